@@ -22,12 +22,14 @@ def can_be_graphed(point: MicroPoint) -> bool:
 
 def graph_of(calls: Sequence[Call]) -> Call | None:
     """Return a call that launches these calls at once; None where CUDA cannot record one of them."""
-    graph = torch.cuda.CUDAGraph()
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
     try:
         with torch.cuda.graph(graph):
             for call in calls:
                 call()
     except RuntimeError:
+        # A recording that failed does not leave its stream.
+        torch.cuda.set_stream(stream)
         torch.cuda.synchronize()
         return None
     return graph.replay

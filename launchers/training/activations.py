@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -13,26 +13,38 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from llmexp.plan.training_plan import TrainingPlan
 
+# Pinned memory that no tensor is in, by dtype and shape.
+Buffers = defaultdict[tuple[torch.dtype, torch.Size], list[torch.Tensor]]
 # Tensors on their way to the host at a time: they are freed once they are there, and forward waits for the first of
 # them where it would have more.
 ON_THEIR_WAY = 4
+# Tensors of earlier operators that come back while backward is at a later one.
+AHEAD = 4
 
 
 @dataclass(eq=False)
 class Kept:
-    """A tensor in host memory, and on a GPU what waits for its copies there and back."""
+    """A tensor in host memory, its place in the order of saving, and on a GPU what its copy back is waited for by."""
 
     host: torch.Tensor
     device: torch.device
+    place: int
+    buffers: Buffers | None = None
     arrived: torch.cuda.Event | None = None
     back: torch.Tensor | None = None
+    taken: bool = False
+
+    def __del__(self) -> None:
+        if self.buffers is not None:
+            # All copies are in one stream: the next one into this memory comes after those that are under way.
+            self.buffers[self.host.dtype, self.host.shape].append(self.host)
 
 
 class OnHost(saved_tensors_hooks):
     """torch's save_on_cpu without the parameters, which are held anyway.
 
-    On a GPU the copies run in a stream of their own beside the computation, and the host waits for none of them. It
-    counts the bytes that the first forward pass moves.
+    On a GPU the copies run in a stream of their own beside the computation, the host waits for none of them, and its
+    pinned memory is used again from step to step. It counts the bytes that the first forward pass moves.
     """
 
     def __init__(self, module: nn.Module, device: torch.device) -> None:
@@ -40,11 +52,16 @@ class OnHost(saved_tensors_hooks):
         self._copies = torch.cuda.Stream(device) if device.type == "cuda" else None
         self._leaving: deque[tuple[torch.Tensor, torch.cuda.Event]] = deque()
         self._order: list[Kept] = []
+        self._buffers: Buffers = defaultdict(list)
         self._counting = True
         self.moved_bytes = 0
         super().__init__(self._move, self._bring_back)
 
     def __enter__(self) -> None:
+        for kept in self._order:
+            if kept.back is not None and kept.arrived is not None:
+                # Nobody took it, and its memory is the computation's.
+                torch.cuda.current_stream().wait_event(kept.arrived)
         self._order.clear()
         super().__enter__()
 
@@ -56,19 +73,23 @@ class OnHost(saved_tensors_hooks):
     def _move(self, tensor: torch.Tensor) -> Kept | torch.Tensor:
         if tensor.untyped_storage().data_ptr() in self._held:
             return tensor
-        host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=self._copies is not None)
-        self.moved_bytes += host.nbytes if self._counting else 0
-        kept = Kept(host, tensor.device)
+        self.moved_bytes += tensor.nbytes if self._counting else 0
         if self._copies is None:
-            host.copy_(tensor)
-            return kept
+            return Kept(tensor.clone(), tensor.device, 0)
+        kept = Kept(self._buffer(tensor), tensor.device, len(self._order), self._buffers)
         self._copies.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._copies):
-            host.copy_(tensor, non_blocking=True)
+            kept.host.copy_(tensor, non_blocking=True)
         self._leaving.append((tensor, self._copies.record_event()))
         self._let_go(ON_THEIR_WAY)
         self._order.append(kept)
         return kept
+
+    def _buffer(self, tensor: torch.Tensor) -> torch.Tensor:
+        free = self._buffers[tensor.dtype, tensor.shape]
+        if free:
+            return free.pop()
+        return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
 
     def _let_go(self, left: int) -> None:
         """Free tensors on the device, the first ones first, once their copies are complete."""
@@ -81,18 +102,24 @@ class OnHost(saved_tensors_hooks):
         if torch.is_tensor(kept):
             return kept
         if self._copies is None:
-            return kept.host.to(kept.device)
+            return kept.host
         self._start(kept)
-        # Backward takes what was kept last first: the one before comes meanwhile.
-        while self._order and self._order.pop() is not kept:
-            pass
-        if self._order:
-            self._start(self._order[-1])
+        self._start_near(kept)
         assert kept.back is not None
         assert kept.arrived is not None
         torch.cuda.current_stream().wait_event(kept.arrived)
-        back, kept.back = kept.back, None
+        back, kept.back, kept.taken = kept.back, None, True
         return back
+
+    def _start_near(self, kept: Kept) -> None:
+        """Start what backward takes next: what the same operator saved after this, and some of the operators before."""
+        place = kept.place
+        if place >= len(self._order) or self._order[place] is not kept:
+            return
+        before = [each for each in self._order[max(0, place - 2 * AHEAD) : place] if not each.taken]
+        for each in [*self._order[place + 1 : place + 1 + AHEAD], *before[-AHEAD:][::-1]]:
+            if not each.taken:
+                self._start(each)
 
     def _start(self, kept: Kept) -> None:
         if kept.back is not None:

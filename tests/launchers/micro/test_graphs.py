@@ -29,6 +29,9 @@ def test_only_what_launches_into_the_current_stream_is_recorded(family: str, kin
     assert can_be_graphed(MicroPoint(family=family, kind=kind, dtype="bf16", sizes={})) is graphed
 
 
+left: list[str] = []
+
+
 class Graph:
     def replay(self) -> str:
         return "replayed"
@@ -43,6 +46,9 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
     monkeypatch.setattr(torch.cuda, "graph", capturing)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: "before")
+    monkeypatch.setattr(torch.cuda, "set_stream", left.append)
+    left.clear()
 
 
 @pytest.mark.usefixtures("cuda")
@@ -56,3 +62,4 @@ def test_calls_are_recorded_in_turn_and_one_that_cuda_refuses_records_none() -> 
         raise RuntimeError("operation not permitted when stream is capturing")
 
     assert graph_of([lambda: called.append(3), refused]) is None
+    assert left == ["before"]

@@ -72,7 +72,7 @@ class LateStream:
 
     def __init__(self) -> None:
         self.late: list[tuple[int, Callable[[], object]]] = []
-        self.issued = self.most_late = 0
+        self.issued = self.most_late = self.pinned = 0
 
     def wait_stream(self, other: object) -> None:
         pass
@@ -119,10 +119,15 @@ class Late(TorchFunctionMode):
 @pytest.fixture
 def late(monkeypatch: pytest.MonkeyPatch) -> LateStream:
     stream, empty = LateStream(), torch.empty
+
+    def allocate(*sizes: Any, pin_memory: bool = False, **given: Any) -> torch.Tensor:
+        stream.pinned += pin_memory
+        return empty(*sizes, **given)
+
     monkeypatch.setattr(torch.cuda, "Stream", lambda *_: stream)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda *_: stream)
     monkeypatch.setattr(torch.cuda, "stream", Late)
-    monkeypatch.setattr(torch, "empty", lambda *sizes, pin_memory=False, **given: empty(*sizes, **given))
+    monkeypatch.setattr(torch, "empty", allocate)
     return stream
 
 
@@ -133,15 +138,21 @@ def test_copies_of_their_own_stream_are_waited_for_before_anything_uses_them(lat
     expected = [parameter.grad for parameter in model.parameters()]
     model.zero_grad()
     context = OnHost(model, torch.device("cuda"))
-    for _ in range(2):
+    first_pinned = 0
+    for again in (False, True):
         model.zero_grad()
         with context:
             loss = model(taken).sum()
         assert not late.late
+        allocated, late.most_late = late.pinned, 0
         loss.backward()
+        # While an operator's tensors are waited for, those of the operators before it are on their way.
+        assert late.most_late > 2
+        if again:
+            assert late.pinned == allocated == first_pinned, "the host's memory is used again"
+        first_pinned = late.pinned
         for parameter, gradient in zip(model.parameters(), expected, strict=True):
             assert torch.equal(parameter.grad, gradient)
-    assert late.most_late > 1
 
 
 @pytest.mark.ranks
