@@ -131,7 +131,7 @@ def test_its_plan_says_what_it_decides(installed: Path, llmexp: Callable[..., ob
         (("task=hash", "batch.micro=2"), "batch is of task=pretrain or task=finetune: add that, or leave it out"),
         (
             ("task=hash", "optimizer=lion"),
-            "optimizer=… is a choice that this task has not: leave it out, or name another task",
+            "this task has no optimizer=: leave it out, or name another task",
         ),
         (
             ("task=hash", "digest.block_bytes=0"),
