@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -132,7 +133,9 @@ def test_a_run_that_another_driver_holds_is_taken_once_it_is_free(llmexp, turns,
     turns.took.clear()
     other = only_attempt(folder)
     other.__enter__()
-    monkeypatch.setattr("llmexp.sweep.share.time.sleep", lambda seconds: other.__exit__(None, None, None))
+    # the module's clock, and not the sleep of every thread: a wait for a process sleeps as well
+    clock = SimpleNamespace(sleep=lambda seconds: other.__exit__(None, None, None))
+    monkeypatch.setattr("llmexp.sweep.share.time", clock)
     code, out, _ = llmexp("method=Naive,F,R", *INTERLEAVED, *QUIET)
     assert code == 0
     assert turns.took == ["Naive", "R", "R", "Naive", "Naive", "R", "F", "F", "F"]
