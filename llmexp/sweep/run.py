@@ -73,16 +73,20 @@ def affordable(plans: Sequence[RunPlan]) -> list[RunPlan]:
     allowed = within_budget(costs, plans[0].config.budget)
     kept = list(compress(plans, allowed))
     warnings = dict.fromkeys(get_task(plan.config.task.name).warning(plan) for plan in kept)
-    cards = undriven() if any(plan.config.hardware.device == "cpu" for plan in kept) else ""
     lines = (
         announcement(kept),
-        cards,
+        undriven_cards(kept),
         *warnings,
         cost_line(list(compress(costs, allowed))),
         left_out_line(costs, allowed),
     )
     print(*filter(None, lines), sep="\n", flush=True)
     return kept
+
+
+def undriven_cards(plans: Sequence[RunPlan]) -> str:
+    """Say which cards of this machine have no driver, where a run would take the CPU instead; "" elsewhere."""
+    return undriven() if any(plan.config.hardware.device == "cpu" for plan in plans) else ""
 
 
 def announcement(plans: Sequence[RunPlan]) -> str:

@@ -117,3 +117,11 @@ def test_a_training_that_cannot_be_is_one_line(given, said, llmexp):
     assert err.startswith(f"llmexp: --for {given}: ")
     assert said in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("methods", ["F", "F,R"])
+def test_a_card_without_a_driver_is_named_where_the_cpu_would_be_taken(methods, llmexp, monkeypatch):
+    line = "this machine has a card of AMD (PCI 1002:74a1), and no GPU that nvidia-smi or amd-smi shows"
+    monkeypatch.setattr("llmexp.sweep.run.undriven", lambda: line)
+    assert llmexp("plan", f"method={methods}", "model=tiny", "hardware=cpu")[1].splitlines().count(line) == 1
+    assert line not in llmexp("plan", f"method={methods}", *PAPER)[1]

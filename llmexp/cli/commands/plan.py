@@ -14,7 +14,7 @@ from llmexp.cli.words import jobs_and_launcher
 from llmexp.report.stated_training import read_stated
 from llmexp.sweep.cost import costs_of
 from llmexp.sweep.measuring import folder_of
-from llmexp.sweep.run import affordable
+from llmexp.sweep.run import affordable, undriven_cards
 
 
 def parser() -> Parser:
@@ -59,4 +59,6 @@ def main(args: Namespace) -> int:
     if len(plans) > 1:
         print()
         affordable(plans)
+    elif cards := undriven_cards(plans):
+        print(f"\n{cards}")
     return 0
