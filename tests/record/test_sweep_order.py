@@ -35,3 +35,4 @@ def test_a_broken_order_is_none(tmp_path: Path, text: str) -> None:
 def test_an_order_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a file")
     note_order([RunFolder(tmp_path / "a" / "b")])
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a", "a file")]
