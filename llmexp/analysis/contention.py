@@ -90,7 +90,11 @@ def is_of_host(reason: str) -> bool:
 def sm_clocks(machine: Machine) -> list[SmClock]:
     """Return the SM clock of each GPU of the run that was sampled inside a window."""
     before = f"{machine.name}: " if machine.name else ""
-    found = (sm_clock(f"{before}GPU {index}", _of_gpu(machine.within, index)) for index in _own_gpus(machine))
+    windows = [window for window in machine.counted if window]
+    found = (
+        sm_clock(f"{before}GPU {index}", _of_gpu(machine.within, index), [w for w in windows if w.index == index])
+        for index in _own_gpus(machine)
+    )
     return [clock for clock in found if clock]
 
 

@@ -95,14 +95,29 @@ def locked(index: int, samples: Sequence[Sample]) -> Iterator[str]:
         yield f"GPU {index} throttled: clocks locked at {clock:.0f} MHz of {full:.0f} MHz"
 
 
-def sm_clock(name: str, samples: Sequence[Sample]) -> SmClock | None:
-    """Summarise the SM clock of a GPU over samples inside the windows; None where none has it."""
+def sm_clock(name: str, samples: Sequence[Sample], windows: Sequence[GpuWindow] = ()) -> SmClock | None:
+    """Summarise the SM clock of a GPU over samples inside the windows, and how long its power cap held it down.
+
+    None where no sample has the clock.
+    """
     clocks = [sample["sm_clock_megahertz"] for sample in samples if "sm_clock_megahertz" in sample]
     if not clocks:
         return None
     mean, card = round(fmean(clocks), 1), max(_told(sample, "sm_clock_max_megahertz") for sample in samples)
+    capped = [
+        (window.throttled_s[POWER_CAP] / window.seconds, window.power_cap_w)
+        for window in windows
+        if POWER_CAP in window.throttled_s and window.seconds > 0
+    ]
+    share, cap_w = max(capped, default=(None, None))
     return SmClock(
-        gpu=name, mean_megahertz=mean, lowest_megahertz=min(clocks), card_megahertz=card or None, samples=len(clocks)
+        gpu=name,
+        mean_megahertz=mean,
+        lowest_megahertz=min(clocks),
+        card_megahertz=card or None,
+        samples=len(clocks),
+        power_cap_watts=cap_w,
+        share_at_power_cap=None if share is None else round(min(share, 1.0), 3),
     )
 
 

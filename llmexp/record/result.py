@@ -75,6 +75,10 @@ class SmClock(Record):
         None, description="the highest that NVML says the card has; GeForce cards never reach it"
     )
     samples: int
+    power_cap_watts: float | None = Field(None, description="the cap on the board's power")
+    share_at_power_cap: float | None = Field(
+        None, description="share of the measured window in which the cap held the clock down, in the worst one; by NVML"
+    )
 
 
 class Stability(Record):

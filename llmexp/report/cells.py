@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from llmexp.record.digits import rounded, three_digits
 from llmexp.record.result import Metric
-from llmexp.report.notes import beside_note, ending_note, interruption_note, mark
+from llmexp.report.notes import beside_note, ending_note, interruption_note, mark, power_note
 from llmexp.report.row import OOM, Row
 from llmexp.report.signs import doubt_sign, with_spread
 
@@ -34,7 +34,7 @@ def rate_cell(row: Row, numbers: Mapping[str, int]) -> str:
     """Return a row's rate with deviation, sign and the numbers of its notes, or how the run ended without one."""
     if row.rate:
         sign = f" {doubt_sign(row)}{mark(row.doubt, numbers)}" if row.doubt else ""
-        marks = (mark(note(row), numbers) for note in (beside_note, interruption_note, ending_note))
+        marks = (mark(note(row), numbers) for note in (beside_note, interruption_note, power_note, ending_note))
         return f"{with_spread(row.rate)}{sign}{''.join(marks)}"
     return "-" if row.state == OOM else row.state + mark(ending_note(row), numbers)
 

@@ -11,6 +11,9 @@ from llmexp.record.result import seconds_between
 from llmexp.report.row import DOUBTS, OOM, Row
 
 NAMED_NEIGHBOURS = 4
+POWER = "power: "
+# A cap that holds the clock down for less of the window costs less than runs scatter.
+CAPPED_SHARE = 0.1
 _NUMBER = re.compile(r"(?<![\w.,])\d[\d,]*(?:\.\d+)?(?![\w.]*\w)")
 
 
@@ -29,6 +32,25 @@ def beside_note(row: Row) -> str:
     return f"measured beside {runs} on the same machine: they share power, fans and the host"
 
 
+def power_note(row: Row) -> str:
+    """Say that the power cap held a GPU's clock down, and at what clock it ran: no code changes that by itself."""
+    capped = [
+        clock
+        for clock in (row.stability.sm_clocks if row.stability else [])
+        if (clock.share_at_power_cap or 0) > CAPPED_SHARE
+    ]
+    if not capped:
+        return ""
+    slowest = min(capped, key=lambda clock: clock.mean_megahertz)
+    cap = f" of {slowest.power_cap_watts:.0f} W" if slowest.power_cap_watts else ""
+    card = f" of {slowest.card_megahertz:,.0f}" if slowest.card_megahertz else ""
+    others = f", the slowest of {len(capped)} GPUs" * (len(capped) > 1)
+    return (
+        f"{POWER}{100 * (slowest.share_at_power_cap or 0):.0f} % of the window at the card's power cap{cap}; "
+        f"its clock was {slowest.mean_megahertz:,.0f}{card} MHz on average{others}"
+    )
+
+
 def interruption_note(row: Row) -> str:
     """Say how long a sweep lay still between two repeats of a run that it went on with."""
     turns = row.result.turns if row.result and row.rate else []
@@ -42,14 +64,14 @@ def interruption_note(row: Row) -> str:
 
 
 def folded(notes: Iterable[str]) -> dict[str, str]:
-    """Return for each note the one that is shown: doubts that differ in numbers alone are one, with the least to most.
+    """Return for each note the one that is shown: doubts or clocks that differ in numbers alone are one with a range.
 
     Other notes stay as they are: exit codes 1 and 137 are no range.
     """
     alike: dict[str, list[str]] = {}
     for note in notes:
-        is_doubt = note.startswith(tuple(f"{words}: " for words in DOUBTS.values()))
-        alike.setdefault(_NUMBER.sub("#", note) if is_doubt else note, []).append(note)
+        is_alike = note.startswith((*(f"{words}: " for words in DOUBTS.values()), POWER))
+        alike.setdefault(_NUMBER.sub("#", note) if is_alike else note, []).append(note)
     return {note: _with_ranges(several) for several in alike.values() for note in several}
 
 

@@ -9,6 +9,16 @@ _PROGRAM_WORDS = 3
 # A column of every table of training shows what it is.
 _METHOD = "method="
 
+# It says where the records went, which is nobody else's place for them.
+_PLACE = "sweep.outputs="
+
+
+def anywhere(command: str) -> str:
+    """Return the command without the word that says where the records went, for tables that others read."""
+    words = shlex.split(command)
+    kept = [word for word in words if not word.startswith(_PLACE)]
+    return command if kept == words else shlex.join(kept)
+
 
 def repeat_lines(commands: Sequence[str], first: int = 1) -> list[str]:
     """Return lines that say how to repeat each run, numbered from `first`.

@@ -19,11 +19,12 @@ from llmexp.report.columns import Bars, Column, Detail
 from llmexp.report.control import control_lines
 from llmexp.report.csv_line import csv_line, identity
 from llmexp.report.legend import legend_of_runs, legend_of_signs, small
-from llmexp.report.notes import beside_note, ending_note, folded, interruption_note
+from llmexp.report.notes import beside_note, ending_note, folded, interruption_note, power_note
 from llmexp.report.other_trainings import other_trainings
 from llmexp.report.page.answer import answers, leaders
 from llmexp.report.page.chart import Chart, Matrix
 from llmexp.report.paper.view import PaperView
+from llmexp.report.repeat import anywhere
 from llmexp.report.row import HERE, OOM, Row
 from llmexp.report.signs import doubt_sign
 from llmexp.report.stacks import has_several_stacks
@@ -170,7 +171,7 @@ class Section:
 
     def notes_of(self, row: Row) -> Sequence[str]:
         """Return the notes of one row; some may be empty."""
-        return ending_note(row), row.doubt, beside_note(row), interruption_note(row)
+        return ending_note(row), row.doubt, beside_note(row), interruption_note(row), power_note(row)
 
     def record(self, row: Row) -> dict[str, Any]:
         """Return a row's line of the CSV, in SI units and bytes; the columns' names do not depend on the runs.
@@ -178,7 +179,12 @@ class Section:
         A metric has three columns: mean, deviation between repeats and within the run. <rate>_low and <rate>_high are
         the ends of the 95 % confidence interval of the rate; clocks are those of the GPU with the lowest mean.
         """
-        return self.identity(row) | csv_line(row, self.metrics) | self.comparisons(row) | {"command": row.command}
+        return (
+            self.identity(row)
+            | csv_line(row, self.metrics)
+            | self.comparisons(row)
+            | {"command": anywhere(row.command)}
+        )
 
     def identity(self, row: Row) -> dict[str, Any]:
         """Return what the run is and how it ended."""

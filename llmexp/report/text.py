@@ -9,6 +9,7 @@ from llmexp.record.reading import as_cell, plain
 from llmexp.record.redact import redact, redact_all
 from llmexp.report.columns import Detail
 from llmexp.report.provenance import provenance
+from llmexp.report.repeat import anywhere
 from llmexp.report.section import Section
 from llmexp.report.table import Report
 
@@ -16,8 +17,8 @@ from llmexp.report.table import Report
 def markdown(report: Report) -> str:
     """Return the report as Markdown.
 
-    Each section has a table, whose last column repeats the run, then the legend, where and when it was measured, and
-    the numbered notes.
+    Each section has a table, whose last column repeats the run wherever its reader is, then the legend, where and when
+    it was measured, and the numbered notes.
     """
     parts = [_section(section) for section in report.sections] or [["## No runs", ""]]
     lines = [line for part in parts for line in part]
@@ -46,7 +47,7 @@ def _section(section: Section) -> list[str]:
     headers = [column.header for column in shown] + ["command"]
     rules = ["---" if column.left else "---:" for column in shown] + ["---"]
     body = [
-        [*cells, f"`{row.command}`"]
+        [*cells, f"`{anywhere(row.command)}`"]
         for row, *cells in zip(section.rows, *(column.cells for column in shown), strict=True)
     ]
     lines = [f"## {section.title}", "", *(_line(cells) for cells in (headers, rules, *body)), ""]

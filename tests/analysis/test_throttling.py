@@ -156,6 +156,17 @@ def test_clocks_are_those_of_the_run_s_gpus_at_moments_inside_the_windows():
     assert sm_clocks(machine(samples=[after])) == []
 
 
+def test_a_power_cap_that_holds_the_clock_down_is_told_with_the_clock_and_is_no_doubt():
+    within = [gpu(**H100, sm_clock_megahertz=1505, throttle_reasons=0x04)]
+    run = machine(window(power_cap=25.0), window(power_cap=99.96), window(1, power_cap=1.0), within=within)
+    run = replace(run, samples=[(sample, 5.0) for sample in within])
+    assert disturbances(run) == []
+    (clock,) = sm_clocks(run)
+    assert (clock.power_cap_watts, clock.share_at_power_cap, clock.mean_megahertz) == (700.0, 1.0, 1505)
+    (uncounted,) = sm_clocks(replace(run, counted=[None]))
+    assert (uncounted.power_cap_watts, uncounted.share_at_power_cap) == (None, None)
+
+
 def test_where_nobody_knows_whose_processes_are_where_ranks_name_their_gpus():
     inside = [gpu(0, own_processes=0, sm_clock_megahertz=1980) | gpu(1, own_processes=0, sm_clock_megahertz=300)]
     assert [clock.gpu for clock in sm_clocks(machine(window(1), samples=inside, within=inside))] == ["GPU 1"]

@@ -103,6 +103,8 @@ def test_the_result_has_the_clocks_that_the_run_s_gpus_ran_at_inside_the_window(
         "lowest_megahertz": 1410,
         "card_megahertz": 1980,
         "samples": 1,
+        "power_cap_watts": None,
+        "share_at_power_cap": None,
     }
     assert conclude(measured, folder, SUCCESS, cores(8)).stability.sm_clocks == []
 

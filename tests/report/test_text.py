@@ -102,6 +102,31 @@ def test_neighbours_are_a_note_of_the_row_and_they_and_clocks_are_in_the_csv(mak
     assert [second[name] for name in names] == ["", "", ""]
 
 
+def capped(mean, share, gpu=0):
+    cap = {"power_cap_watts": 700, "share_at_power_cap": share}
+    return SmClock(gpu=f"GPU {gpu}", mean_megahertz=mean, lowest_megahertz=mean, card_megahertz=1980, samples=3, **cap)
+
+
+def test_a_rate_at_the_power_cap_has_a_note_with_the_clock(make_run):
+    held, free = [capped(1620, 0.98), capped(1505, 1.0, gpu=1)], [capped(1965, 0.04)]
+    runs = [
+        make_run(method, metrics={"tokens_per_s": 5.0}, stability=Stability(verdict="stable", sm_clocks=clocks))
+        for method, clocks in (("F", held), ("R", free))
+    ]
+    text = markdown(build_report(runs))
+    assert "| F | 5.00 (1) |" in text
+    assert "| R | 5.00 |" in text
+    said = "100 % of the window at the card's power cap of 700 W; its clock was 1,505 of 1,980 MHz on average"
+    assert f"(1) power: {said}, the slowest of 2 GPUs" in text
+
+
+def test_a_table_for_others_does_not_tell_where_the_records_went(make_run):
+    run = make_run("F", metrics={"tokens_per_s": 5.0}, sweep__outputs="/scratch/my runs", sweep__name="mine")
+    text = markdown(build_report([run]))
+    assert "sweep.name=mine" in text
+    assert "sweep.outputs" not in text
+
+
 def test_csv_of_a_planned_run(make_run):
     row = read(build_report([make_run(status=None)]))[0]
     assert (row["state"], row["stack"], row["repeats"]) == ("planned", "", "0")
