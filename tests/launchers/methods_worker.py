@@ -30,7 +30,8 @@ def observe(plan: TrainingPlan, training: Any, device: torch.device) -> dict[str
         layer.mlp.register_forward_pre_hook(lambda _, inputs: positions.add(inputs[0].shape[1]))
     batches = stepping.batches_of(plan, training, 1, device)
     watch, probe, losses, graphs, norm = StateWatch(training, device), KernelProbe(), [], [], None
-    before, computing, allocated, frozen = Compilation.so_far(), 0, 0, frozen_digest(training)
+    before, computing, frozen = Compilation.so_far(), 0, frozen_digest(training)
+    allocated, kept = memory.current_bytes(device), 0
     # Compiling would be profiled with the first step.
     steps, profiled = (
         (STEPS, 1 if "C" in plan.method.split("+") else 0) if plan.config.optimizer.lr else (STILL_STEPS, None)
@@ -41,11 +42,13 @@ def observe(plan: TrainingPlan, training: Any, device: torch.device) -> dict[str
         with probe.watch() if step == profiled else nullcontext():
             of_passes = []
             for batch in passes:
+                # What earlier runs of this process left is in both readings, cuBLAS's workspace from the first step on.
+                at_first = allocated()
                 loss = trainable.forward(batch)
+                kept = allocated() - at_first
                 computing = (
                     memory.bytes_of(training.state_tensors()["parameters"], device).device if step == 0 else computing
                 )
-                allocated = memory.current_bytes(device)() if step == 0 else allocated
                 trainable.backward(loss)
                 if step == 0:
                     squares = sum_of_squares(training.state_tensors()["gradients"])
@@ -64,7 +67,7 @@ def observe(plan: TrainingPlan, training: Any, device: torch.device) -> dict[str
         "attention_kernel": probe.attention,
         "operators": probe.names,
         "parameter_bytes_after_forward": computing,
-        "allocated_after_forward_bytes": allocated,
+        "kept_by_forward_bytes": kept,
         "compiled_graphs": graphs,
         "graph_breaks": Compilation.so_far().graph_breaks - before.graph_breaks,
         "largest_update": watch.count.largest_update,
