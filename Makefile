@@ -12,7 +12,7 @@ TABLES ?= gpu_modules gpu_mfu gpu_7b gpu_finetune
 WORDS  ?=
 
 # Which parts `make gpu-parts` measures, and what a bare machine lacks for them besides what is in wheelhouse.txt.
-PARTS  ?= 1 2 3
+PARTS  ?= 1 2 3 4
 GPU_WHEELS := liger-kernel megatron-core bitsandbytes pytest pluggy iniconfig
 
 # SLURM_TESTS='slurm and not slow' leaves out what takes half a minute or more each, or another test shows more quickly.
@@ -114,7 +114,7 @@ gpu: $(VENV)/.installed-train,serve,dev  ## run the tests marked gpu, then measu
 	for table in $(TABLES); do $(BIN)/python -m llmexp +experiment=$$table $(WORDS) || ended=$$?; done; \
 	  $(BIN)/llmexp report $(addprefix outputs/,gpu_limits gpu_serve $(TABLES)) --largest-batch --into docs/results && exit $$ended
 
-gpu-parts: $(VENV)/.installed-train,megatron,serve,dev  ## measure one GPU in three parts of nine minutes, what tells most first: PARTS='2 3' for some
+gpu-parts: $(VENV)/.installed-train,megatron,serve,dev  ## measure one GPU in four parts of six minutes, what tells most first: PARTS='2 3' for some
 	@$(PIP) --constraint $(VENV)/constraints.txt liger-kernel
 	@$(BIN)/python -m benchmarks.gpu_parts $(PARTS)
 

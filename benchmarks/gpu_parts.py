@@ -1,10 +1,11 @@
-"""Measures one GPU in three parts of at most nine minutes each, without a network: what tells most comes first.
+"""Measures one GPU in four parts of at most six minutes each, without a network: what tells most comes first.
 
     make gpu-parts         # in .venv
     make gpu-wheels        # where there is a network, for a machine with torch, transformers, peft, triton, and none:
-    python3 -m benchmarks.gpu_parts 1 --wheels .wheels        # there; then 2 and 3
+    python3 -m benchmarks.gpu_parts 1 --wheels .wheels        # there; then 2, 3 and 4
 
-It is plain Python, because on such a machine it installs what it runs.
+It is plain Python, because on such a machine it installs what it runs. Part 1 begins with all that is right or wrong
+and has no speed, at once; after that the card belongs to one run at a time.
 """
 
 from __future__ import annotations
@@ -17,23 +18,34 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-PART_S = 540
+PARTS = (1, 2, 3, 4)
+PART_S = 360
 # Traces are far larger than all other records, and stay where they are.
 TRACES = "trace"
 INSTALLED = Path(tempfile.gettempdir()) / "llmexp-gpu-parts"
 TRAINED = (
     "model=7b data=synthetic data.seq_len=4096 precision=bf16_pure parallelism.dp=1 "
-    "measure=quick measure.profile=false measure.warmup_steps=4 measure.steps=10"
+    "measure=quick measure.profile=false measure.warmup_steps=4"
 )
-FUSED_OR_NOT = "+engine.options.transformer.bias_activation_fusion=true,false"
+SHORT = "measure.warmup_steps=2 measure.steps=6"
+PARITY = (
+    "model=tiny data=synthetic data.seq_len=128 precision=bf16_mixed parallelism.dp=1 "
+    "measure=quick measure.profile=false measure.warmup_steps=2 measure.steps=8"
+)
+TOGETHER_S = 170
 TESTS = (
     "tests/launchers/attention/test_block.py",
     "tests/measure/test_memory.py",
     "tests/launchers/every_engine/test_cuda.py",
 )
+
+# A name, what is typed, and for how many seconds at most it runs.
+Command = tuple[str, list[str], int]
 
 
 @dataclass(frozen=True)
@@ -45,61 +57,83 @@ class Step:
     words: str
 
 
+def together() -> list[Step]:
+    """Return the sweeps whose losses are compared and whose speeds are not: they share the card."""
+    return [
+        Step("parity_torch", TOGETHER_S, f"{PARITY} engine=torch method=Naive,F,R,RS,Z1,Z2"),
+        Step("parity_torch_more", TOGETHER_S, f"{PARITY} engine=torch method=Z3,Z2+O,Z3+O,C,F+C,Q"),
+        Step("parity_deepspeed", TOGETHER_S, f"{PARITY} engine=deepspeed method=Naive,F,R,RS,Z1,Z2"),
+        Step("parity_deepspeed_more", TOGETHER_S, f"{PARITY} engine=deepspeed method=Z3,Z2+O,Z3+O,C,F+C,Q"),
+        Step("parity_megatron", TOGETHER_S, f"{PARITY} engine=megatron method=Naive,F,R,RS,Z1"),
+        Step("parity_adapters", TOGETHER_S, f"{PARITY} task=finetune engine=torch,deepspeed method=L+F,QL+F,P+F"),
+    ]
+
+
 def steps(part: int, sequences: int) -> list[Step]:
     """Return a part's sweeps; `sequences` of 4096 positions are one pass of 7B: 1 with 80 GB, 3 with 140."""
     few = sequences == 1
+    torch, batch = f"engine=torch {TRAINED}", f"batch.micro={sequences}"
     if part == 1:
+        profiled = ["measure.profile=true", "measure.profile_steps=1"]
+        words = [word for word in torch.split() if not word.startswith("measure.profile")]
         return [
-            Step("first", 80, f"engine=torch method=F {TRAINED}"),
-            Step("limits", 130, "task=micro model=7b micro.ranks=1 measure.point_limit_s=1"),
+            Step("compiled", 90, " ".join([*words, *profiled, batch, "method=F+C"])),
+            Step("limits", 95, "task=micro model=7b micro.ranks=1 measure.point_limit_s=1"),
         ]
     if part == 2:
-        torch, short = f"engine=torch {TRAINED}", "measure.warmup_steps=2 measure.steps=5"
-        found = [Step("mfu", 210, f"{torch} batch.micro={sequences} method=F,F+C kernels.flash=auto,fa2")]
+        passes = f"method=F+C {SHORT}"
+        found = [Step("accumulation", 90, f"{torch} {batch} batch.accumulation={8 if few else 4} {passes}")]
         if few:
-            found += [
-                Step("accumulation", 95, f"{torch} method=F+C batch.accumulation=8 {short}"),
-                Step("adamw8bit", 85, f"{torch} method=F+C batch.micro=2 optimizer=adamw8bit"),
-            ]
+            eight = "optimizer=adamw8bit batch.micro=2 batch.accumulation=4"
+            found.append(Step("adamw8bit", 90, f"{torch} {eight} {passes}"))
+        return [*found, Step("engines", 130, f"engine=torch,deepspeed,megatron method=F {TRAINED}")]
+    if part == 3:
+        tuned = "task=finetune engine=torch model=7b data=synthetic data.seq_len=1024 parallelism.dp=1"
+        measured = "precision=bf16_pure measure=quick measure.profile=false batch.micro=4"
         return [
-            *found,
-            Step("liger", 60, f"{torch} batch.micro={sequences} method=F kernels.liger=true"),
-            Step("recomputed", 90, f"{torch} method=F+R+C batch.micro=8 {short}"),
+            Step("finetune", 140, f"{tuned} {measured} method=L+F,QL+F,L+F+C"),
+            Step("serve", 200, "task=serve engine=transformers model=1b serve.rate=[8,max] serve.requests=64"),
         ]
-    tuned = "task=finetune engine=torch model=7b data=synthetic data.seq_len=1024 parallelism.dp=1 precision=bf16_pure"
     return [
-        Step("modules", 150, "+experiment=gpu_modules method=F,F+C data.seq_len=2048 batch.micro=1"),
-        Step("finetune", 100, f"{tuned} measure=quick measure.profile=false batch.micro=4 method=L+F,QL+F"),
-        Step("megatron", 110, f"engine=megatron method=F {TRAINED} data.seq_len=2048 {FUSED_OR_NOT}"),
-        Step("deepspeed", 65, f"engine=deepspeed method=F {TRAINED} data.seq_len=2048"),
-        Step("serve", 110, "task=serve engine=transformers model=1b serve.rate=[8,max] serve.requests=64"),
+        Step("kernels", 75, f"{torch} {batch} method=F kernels.flash=fa2,cudnn measure.steps=10"),
+        Step("liger", 50, f"{torch} {batch} method=F kernels.liger=true measure.steps=10"),
+        Step("recomputed", 80, f"{torch} method=F+R+C batch.micro=8 {SHORT}"),
+        Step("modules", 120, "+experiment=gpu_modules method=F,F+C data.seq_len=2048 batch.micro=1"),
     ]
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure the parts that are named; return 1 where any step failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu_parts", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("parts", nargs="*", type=int, choices=(1, 2, 3), default=[1, 2, 3])
+    parser.add_argument("parts", nargs="*", type=int, choices=PARTS, default=[*PARTS])
     parser.add_argument("--wheels", type=Path, help="a folder of wheels that are installed first, of a bare machine")
     parser.add_argument("--into", type=Path, default=Path("outputs"), help="where the records go; outputs without it")
     args = parser.parse_args(words)
-    into, env = args.into.absolute(), _installed(args.wheels) if args.wheels else dict(os.environ)
+    env = (_installed(args.wheels) if args.wheels else dict(os.environ)) | {"PYTHONSAFEPATH": "1"}
+    into = args.into.absolute()
     into.mkdir(parents=True, exist_ok=True)
-    failed = 0
+    failed = False
     for part in args.parts:
-        for name, command, limit_s in _commands(part, into):
-            failed |= _run(name, command, limit_s, env | {"PYTHONSAFEPATH": "1"})
-        _pack(into, part)
-    return failed
+        for at_once in _commands(part, into):
+            with ThreadPoolExecutor(len(at_once)) as pool:
+                failed |= any([*pool.map(partial(_run, env), at_once)])
+            _pack(into, part)  # whoever ends the part early keeps what it has
+    return int(failed)
 
 
-def _commands(part: int, into: Path) -> Iterator[tuple[str, list[str], int]]:
-    for step in steps(part, _sequences()):
-        words = [f"sweep.name=part{part}_{step.name}", f"sweep.outputs={into}", "tracking=none", *step.words.split()]
-        yield step.name, [sys.executable, "-m", "llmexp", *words], step.limit_s
+def _commands(part: int, into: Path) -> Iterator[list[Command]]:
+    """Yield lists of commands with their names and limits; those of a list run at once."""
     if part == 1:
         pytest = [sys.executable, "-m", "pytest", "-q", "--maxfail=8", "-W", "ignore", "-p", "no:cacheprovider"]
-        yield "tests marked gpu", [*pytest, "-m", "gpu", *TESTS], 320
+        tests = ("tests marked gpu", [*pytest, "-m", "gpu", *TESTS], TOGETHER_S)
+        yield [tests, *(_command(step, part, into) for step in together())]
+    for step in steps(part, _sequences()):
+        yield [_command(step, part, into)]
+
+
+def _command(step: Step, part: int, into: Path) -> Command:
+    words = [f"sweep.name=part{part}_{step.name}", f"sweep.outputs={into}", "tracking=none", *step.words.split()]
+    return step.name, [sys.executable, "-m", "llmexp", *words], step.limit_s
 
 
 def _sequences() -> int:
@@ -120,8 +154,9 @@ def _installed(wheels: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(INSTALLED)}
 
 
-def _run(name: str, command: Sequence[str], limit_s: int, env: Mapping[str, str]) -> int:
-    """Run a command for so long at most, with its output; return 1 where it failed or took longer."""
+def _run(env: Mapping[str, str], asked: Command) -> bool:
+    """Run a command for so long at most, with its output; tell whether it failed or took longer."""
+    name, command, limit_s = asked
     begun_s = time.monotonic()
     with subprocess.Popen(command, env=env) as process:
         try:
@@ -130,7 +165,7 @@ def _run(name: str, command: Sequence[str], limit_s: int, env: Mapping[str, str]
             process.terminate()
             code = process.wait()  # llmexp ends its ranks and writes its result first
     print(f"== {name}: exit code {code} after {time.monotonic() - begun_s:.0f} s of {limit_s}", flush=True)
-    return int(code != 0)
+    return code != 0
 
 
 def _pack(into: Path, part: int) -> None:
