@@ -2,6 +2,7 @@
 
 LlmexpError
 ├── ConfigError    wrong input: one line, found before anything starts, exit code 2
+│   └── DegreesError   degrees of parallelism that this model, batch or machine cannot have; a sweep leaves that run out
 ├── RecordError    a run's folder or the tracker cannot be read or written
 │   └── DamagedError   a file of a run is missing or cut off; the same command mends it
 ├── BuildError     an engine's native code cannot be built on this machine
@@ -31,6 +32,10 @@ class LlmexpError(Exception):
 
 class ConfigError(LlmexpError):
     """Wrong input; its message names the field, the value, why it cannot be, and what can."""
+
+
+class DegreesError(ConfigError):
+    """Degrees of parallelism that the model, the sequences or the machine cannot be cut by."""
 
 
 class RecordError(LlmexpError):

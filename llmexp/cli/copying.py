@@ -34,18 +34,23 @@ def refused(runs: Iterable[RunFolder]) -> str:
 
 
 def copy_runs(runs: Sequence[RunFolder], chosen: Mapping[str, str]) -> bool:
-    """Copy runs to MLflow and say how many; returns False where one cannot be read.
+    """Copy runs to MLflow with their sweeps' reports, and say how many; returns False where one cannot be read.
 
     The settings in `chosen` replace those that a run was planned with.
     """
-    from llmexp.record.mlflow import sync
+    from llmexp.record.mlflow import lacks_report, sync
+    from llmexp.sweep.report import leave_report
 
     by_tracker: dict[TrackingConfig, list[RunFolder]] = {}
     for run in runs:
         by_tracker.setdefault(planned_tracking(run).model_copy(update={"name": "mlflow", **chosen}), []).append(run)
-    summaries = [sync(those, tracking) for tracking, those in by_tracker.items()]
-    for summary in summaries:
+    summaries = []
+    for tracking, those in by_tracker.items():
+        summaries.append(summary := sync(those, tracking))
         print(summary, *summary.unreadable, sep="\n")
+        for sweep in dict.fromkeys(run.path.parent for run in those):
+            if summary.written or lacks_report(sweep.name, tracking, sweep.parent):
+                leave_report(sweep, tracking)
     return not any(summary.unreadable for summary in summaries)
 
 

@@ -5,6 +5,7 @@ Sweeps and cells are multiplied out, and every job is composed, checked and plan
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +26,7 @@ from llmexp.cli.hydra_private import multiplied
 from llmexp.cli.overrides import accept, as_typed
 from llmexp.cli.typed import typed
 from llmexp.engines.resolve import resolve
-from llmexp.errors import ConfigError
+from llmexp.errors import ConfigError, DegreesError
 from llmexp.method import NAIVE
 from llmexp.record.naming import apart, own_words
 from llmexp.record.plan import RunPlan
@@ -41,14 +42,26 @@ class Job:
 
 
 def plan_jobs(loader: ConfigLoader, master: DictConfig) -> list[Job]:
-    """Plan every run of a composed sweep once and start none; raises ConfigError for the first that cannot run."""
+    """Plan every run of a composed sweep once and start none; raises ConfigError for the first that cannot run.
+
+    Runs whose degrees of parallelism cannot be are named and left out where others can be.
+    """
     jobs: dict[str, Job] = {}
+    impossible: list[ConfigError] = []
     choices = choices_of(loader, master)
     for overrides, plan in answers(loader, master, choices):
         if isinstance(plan, ConfigError):
-            raise ConfigError(f"{_difference(overrides, choices)}{plan}")
+            said = ConfigError(f"{_difference(overrides, choices)}{plan}")
+            if not isinstance(plan, DegreesError):
+                raise said
+            impossible.append(said)
+            continue
         jobs.setdefault(plan.id, Job(tuple(overrides), plan))
         _check_one_sweep(next(iter(jobs.values())).plan, plan)
+    if not jobs:
+        raise impossible[0]
+    for reason in impossible:
+        print(f"llmexp: left out: {reason}", file=sys.stderr)
     _check_that_all_counts(list(jobs.values()))
     return told_apart(list(jobs.values()))
 

@@ -22,8 +22,15 @@ def fit_of_plan(plan: RunPlan) -> Fit | None:
 
 def answer(cost: Cost) -> dict[str, str]:
     """Return the first lines of a plan, by label; an empty line has nothing to say."""
-    plan = cost.plan
-    return {"fits": _fits(plan), "speed": _speed(cost), "skipped": short_reason(certain_skip(plan) or "")}
+    plan, skip = cost.plan, certain_skip(cost.plan) or ""
+    fits = "" if is_moot(plan, skip) else _fits(plan)
+    return {"fits": fits, "speed": _speed(cost), "skipped": short_reason(skip)}
+
+
+def is_moot(plan: RunPlan, skip: str) -> bool:
+    """Tell whether nobody learns from whether a run fits: it is skipped, and not for its memory."""
+    fit = fit_of_plan(plan)
+    return bool(skip) and not (fit and fit.certain)
 
 
 def short_reason(skip: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from llmexp.cli.plan_answer import fit_of_plan, short_reason, stated_cost
+from llmexp.cli.plan_answer import fit_of_plan, is_moot, short_reason, stated_cost
 from llmexp.launch.preflight import certain_skip
 from llmexp.plan.memory import GIB
 from llmexp.record.digits import rounded
@@ -42,7 +42,9 @@ def _cells(cost: Cost, notes: list[str], stated: StatedTraining | None) -> list[
     sizes = [f"{size / GIB:.1f}" for size in (fit.state, fit.rest, fit.capacity)] if fit else ["", "", ""]
     speed = rounded(own.per_device) if own else ""
     held = duration(cost.held_s) if cost.held_s else "none" if cost.held_s == 0 else "?"
-    verdict = fit.verdict if fit else "?"
+    verdict: str = fit.verdict if fit else "?"
+    if is_moot(plan, skip or ""):
+        verdict, sizes = "-", ["", "", ""]
     return [*plan.subject.values(), plan.label, verdict, *sizes, speed, held, *asked, _mark(skip or "", notes)]
 
 

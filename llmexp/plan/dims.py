@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import lcm, prod
 
-from llmexp.errors import ConfigError
+from llmexp.errors import DegreesError
 from llmexp.plan import schedules
 from llmexp.plan.schedules import SCHEDULES, Passes, Pipeline
 from llmexp.plan.shape import shape_of
@@ -62,14 +62,14 @@ class ParallelDims(Record):
         `passes` says for each of the engine's schedules which numbers of passes it takes.
         `cp_chunks` has the engine's kinds of context parallelism, the default first, each with the chunks of a sequence
         that a rank takes.
-        Degrees that do not fit raise ConfigError with the arithmetic.
+        Degrees that do not fit raise DegreesError with the arithmetic.
         """
         degrees = config.parallelism
         kind = degrees.cp_kind or next(iter(cp_chunks), None) if degrees.cp > 1 else None
         model_parallel = degrees.tp * degrees.pp * degrees.cp
         devices = _devices(config)
         if degrees.dp is None and devices % model_parallel:
-            raise ConfigError(
+            raise DegreesError(
                 f"parallelism: tp {degrees.tp} x pp {degrees.pp} x cp {degrees.cp} = {model_parallel} does not "
                 f"divide the {devices} devices of hardware={config.hardware.name}; "
                 f"set parallelism.dp or degrees whose product divides {devices}"
@@ -94,7 +94,7 @@ class ParallelDims(Record):
 def _devices(config: TrainingConfig) -> int:
     """Return how many devices get a rank: all of them, or one with engine.launcher=python.
 
-    Raise ConfigError where that launcher is asked for more than one rank.
+    Raise DegreesError where that launcher is asked for more than one rank.
     """
     degrees, hardware = config.parallelism, config.hardware
     if config.engine.launcher != PYTHON:
@@ -102,7 +102,7 @@ def _devices(config: TrainingConfig) -> int:
     asked = {"dp": degrees.dp or 1, "tp": degrees.tp, "pp": degrees.pp, "cp": degrees.cp}
     if (ranks := prod(asked.values())) > 1 or hardware.nodes > 1:
         product = " x ".join(f"{name} {degree}" for name, degree in asked.items())
-        raise ConfigError(
+        raise DegreesError(
             f"engine.launcher={PYTHON} starts one process, but parallelism is {product} = {ranks} ranks and "
             f"hardware.nodes={hardware.nodes}: set all of them to 1, or engine.launcher=spawn"
         )
@@ -116,7 +116,7 @@ def _check_tensor(config: TrainingConfig) -> None:
     ):
         _check_divides("tp", tp, f"model.{field}", getattr(model, field))
     if config.parallelism.sequence and tp == 1:
-        raise ConfigError(
+        raise DegreesError(
             "parallelism.sequence=true cuts the sequence over the tensor-parallel ranks, and parallelism.tp=1: "
             "set parallelism.tp"
         )
@@ -133,17 +133,17 @@ def _check_sequence(config: TrainingConfig, chunks: int) -> None:
             f"parallelism.cp={degrees.cp}"
             + f" with parallelism.tp={degrees.tp} and parallelism.sequence=true" * degrees.sequence
         )
-        raise ConfigError(
+        raise DegreesError(
             f"{cutting} cuts data.seq_len={seq_len} into {degrees.cp} x {a_rank} = {parts} parts, which does not "
             f"come out even: set {nearest}"
         )
 
 
 def _check_context(config: TrainingConfig, kind: CpKind | None) -> None:
-    """Raise ConfigError where ulysses cannot share out a rank's heads; several ranks may share a key and value head."""
+    """Raise DegreesError where ulysses cannot share out a rank's heads; ranks may share a key and value head."""
     degrees, shape = config.parallelism, shape_of(config.model)
     if degrees.cp_kind and degrees.cp == 1:
-        raise ConfigError(
+        raise DegreesError(
             f"parallelism.cp_kind={degrees.cp_kind} is of a sequence cut over ranks, and parallelism.cp=1: "
             "set parallelism.cp"
         )
@@ -152,7 +152,7 @@ def _check_context(config: TrainingConfig, kind: CpKind | None) -> None:
     heads, shared = shape.num_heads // degrees.tp, shape.num_kv_heads // degrees.tp
     valid = [cp for cp in range(1, heads + 1) if heads % cp == 0 and (shared % cp == 0 or cp % shared == 0)]
     if degrees.cp not in valid:
-        raise ConfigError(
+        raise DegreesError(
             f"parallelism.cp={degrees.cp}: ulysses shares out model.num_heads={shape.num_heads} and "
             f"model.num_kv_heads={shape.num_kv_heads} / tp {degrees.tp} = {heads} and {shared} heads: "
             f"choices are {', '.join(map(str, valid))}"
@@ -181,12 +181,12 @@ def _schedule(config: TrainingConfig, passes: Mapping[str, Passes]) -> str | Non
 def _check_nothing_of_a_pipeline(config: TrainingConfig) -> None:
     degrees = config.parallelism
     if degrees.virtual_stages > 1:
-        raise ConfigError(
+        raise DegreesError(
             f"parallelism.virtual_stages={degrees.virtual_stages} are those of a pipeline, and parallelism.pp=1: "
             "set parallelism.pp"
         )
     if degrees.schedule:
-        raise ConfigError(
+        raise DegreesError(
             f"parallelism.schedule={degrees.schedule} orders the passes of a pipeline, and parallelism.pp=1: "
             "set parallelism.pp"
         )
@@ -196,7 +196,7 @@ def _check_experts(config: TrainingConfig, dims: ParallelDims) -> None:
     ep, model = dims.ep, config.model
     experts = model.num_experts if isinstance(model, MixtralModel) else None
     if ep > 1 and isinstance(model, DenseModel):
-        raise ConfigError(
+        raise DegreesError(
             f"parallelism.ep={ep} shares out experts, and model={model.name} has none: set parallelism.ep=1, or "
             "model=mixtral"
         )
@@ -206,7 +206,7 @@ def _check_experts(config: TrainingConfig, dims: ParallelDims) -> None:
         above = -(-replicas // ep) * ep
         below = max(degree for degree in range(1, ep) if replicas % degree == 0 and (experts or 0) % degree == 0)
         more = f" or parallelism.dp={above // dims.cp}" if above % dims.cp == 0 else ""
-        raise ConfigError(
+        raise DegreesError(
             f"parallelism.ep={ep} shares out experts over the ranks of dp {dims.dp} x cp {dims.cp} = {replicas}, "
             f"which it does not divide: set parallelism.ep={below}{more}"
         )
@@ -215,4 +215,4 @@ def _check_experts(config: TrainingConfig, dims: ParallelDims) -> None:
 def _check_divides(name: str, degree: int, field: str, size: int | None) -> None:
     if size is not None and size % degree:
         valid = ", ".join(str(d) for d in range(1, min(size, 64) + 1) if size % d == 0)
-        raise ConfigError(f"parallelism.{name}={degree} does not divide {field}={size}: choices are {valid}")
+        raise DegreesError(f"parallelism.{name}={degree} does not divide {field}={size}: choices are {valid}")

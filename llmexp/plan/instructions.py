@@ -19,7 +19,12 @@ USER, ASSISTANT = "user", "assistant"
 ROLES = ("system", USER, ASSISTANT)
 PARQUET = ".parquet"
 SUFFIXES = (".jsonl", ".json", ".ndjson", PARQUET)
-EXPECTED = "expected 'instruction' and 'output' (with 'input' or without), or 'messages'"
+EXPECTED = (
+    "expected 'instruction' and 'output' (with 'input' or without), 'prompt' and 'completion', 'messages', or "
+    "ShareGPT's 'conversations'"
+)
+# The speakers of ShareGPT's records, as vLLM, TRL and others read them.
+SPEAKERS = {"human": USER, "user": USER, "gpt": ASSISTANT, "assistant": ASSISTANT, "system": "system"}
 
 
 class Message(NamedTuple):
@@ -33,20 +38,31 @@ Conversation = tuple[Message, ...]
 
 
 def conversation(record: object) -> Conversation:
-    """Turn a record of alpaca's fields or of chat messages into turns, of which the last is the assistant's.
+    """Turn a record of one of the kinds in EXPECTED into turns, of which the last is the assistant's.
 
     Raise ValueError, which says what is expected, for any other record.
     """
     if not isinstance(record, Mapping):
         raise ValueError(f"{EXPECTED} in an object, not {type(record).__name__}")
     if record.get("messages") is not None:
-        return _chat(record["messages"])
+        return _chat(record["messages"], "messages")
+    if record.get("conversations") is not None:
+        return _chat([*map(_as_message, shared_turns(record["conversations"]))], "conversations")
+    if record.get("prompt") is not None and record.get("completion") is not None:
+        return _completed(record)
     if record.get("instruction") is None:
         raise ValueError(f"{EXPECTED}, not only {', '.join(map(str, record)) or 'nothing'}")
     asked, given = _text(record, "instruction"), record.get("input") or ""
     if not isinstance(given, str):
         raise ValueError(f"input: expected a text, not {type(given).__name__}")
     return Message(USER, f"{asked}\n\n{given}" if given else asked), Message(ASSISTANT, _text(record, "output"))
+
+
+def shared_turns(turns: object) -> list[Mapping[str, Any]]:
+    """Return the turns of a record of ShareGPT's; raises ValueError where they are none."""
+    if not isinstance(turns, Sequence) or not all(isinstance(turn, Mapping) for turn in turns):
+        raise ValueError("conversations: expected a list of objects with 'from' and 'value'")
+    return list(turns)
 
 
 def files_of(patterns: Sequence[str]) -> list[Path]:
@@ -82,20 +98,38 @@ def _check(path: Path, _size: int, _changed_ns: int) -> None:
         raise ConfigError(f"data.files: {path} has no records: {EXPECTED} in each line")
 
 
-def _chat(messages: object) -> Conversation:
+def _as_message(turn: Mapping[str, Any]) -> dict[str, Any]:
+    speaker = turn.get("from")
+    return {"role": SPEAKERS.get(str(speaker), speaker), "content": turn.get("value")}
+
+
+def _completed(record: Mapping[str, Any]) -> Conversation:
+    """Return the turns of TRL's two kinds of prompt and completion: both are texts, or both are messages."""
+    prompt, completion = record["prompt"], record["completion"]
+    if isinstance(prompt, str) and isinstance(completion, str):
+        return Message(USER, _text(record, "prompt")), Message(ASSISTANT, _text(record, "completion"))
+    if isinstance(prompt, str) or isinstance(completion, str):
+        raise ValueError("prompt and completion: expected two texts, or two lists of messages")
+    try:
+        return _chat([*prompt, *completion], "prompt and completion")
+    except TypeError:
+        raise ValueError("prompt and completion: expected two texts, or two lists of messages") from None
+
+
+def _chat(messages: object, name: str) -> Conversation:
     if (
         not isinstance(messages, Sequence)
         or not messages
         or not all(isinstance(message, Mapping) for message in messages)
     ):
-        raise ValueError("messages: expected a list of objects with 'role' and 'content'")
+        raise ValueError(f"{name}: expected a list of objects with 'role' and 'content'")
     odd = next((message.get("role") for message in messages if message.get("role") not in ROLES), None)
     if odd is not None or any("role" not in message for message in messages):
-        raise ValueError(f"messages: role {odd!r}: expected one of {', '.join(ROLES)}")
+        raise ValueError(f"{name}: role {odd!r}: expected one of {', '.join(ROLES)}")
     turns = tuple(Message(message["role"], _text(message, "content")) for message in messages)
     if len(turns) < 2 or turns[-1].role != ASSISTANT:
         said = ", ".join(turn.role for turn in turns)
-        raise ValueError(f"messages: expected a question and at the end an answer of the {ASSISTANT}, not only {said}")
+        raise ValueError(f"{name}: expected a question and at the end an answer of the {ASSISTANT}, not only {said}")
     return turns
 
 

@@ -14,15 +14,13 @@ from typing import Any, NamedTuple
 
 from llmexp.errors import ConfigError
 from llmexp.plan.files import check_place
-from llmexp.plan.instructions import ASSISTANT, PARQUET, USER, Message, conversation
+from llmexp.plan.instructions import ASSISTANT, PARQUET, SPEAKERS, USER, Message, conversation, shared_turns
 from llmexp.plan.lines import numbered_lines
 from llmexp.schema.load import PromptTexts
 
 KEY = "serve.texts.path"
 JSON, TEXT = (".jsonl", ".ndjson", ".json"), (".txt",)
 EXPECTED = "expected 'prompt' or 'text', alpaca's fields, 'messages' or 'conversations'"
-# As vLLM and others read ShareGPT's records.
-_SPEAKERS = {"human": USER, "user": USER, "gpt": ASSISTANT, "assistant": ASSISTANT}
 
 
 class Recorded(NamedTuple):
@@ -70,6 +68,9 @@ def recorded(record: object, field: str | None) -> Recorded:
         raise ValueError(f"{EXPECTED} in an object, not {type(record).__name__}")
     if field:
         return Recorded(_text(record, field), _answer(record))
+    if isinstance(record.get("prompt"), Sequence) and not isinstance(record["prompt"], str):
+        *asked, answer = conversation(record)
+        return Recorded(tuple(asked), answer.content)
     if (name := next((name for name in ("prompt", "text") if record.get(name) is not None), None)) is not None:
         return Recorded(_text(record, name), _answer(record))
     if record.get("conversations") is not None:
@@ -121,6 +122,8 @@ def _parquet(path: Path) -> Iterator[tuple[int, object]]:
 def _parsed(text: str, path: Path, line: int) -> Any:
     try:
         return json.loads(text)
+    except RecursionError:
+        raise ConfigError(f"{KEY}: {path}:{line}: its values lie in each other too deeply") from None
     except json.JSONDecodeError as error:
         place = f"{path}:{line + error.lineno - 1}"
         raise ConfigError(f"{KEY}: {place}: no JSON: {error.msg} at column {error.colno}") from None
@@ -128,9 +131,7 @@ def _parsed(text: str, path: Path, line: int) -> Any:
 
 def _shared(turns: object) -> Recorded:
     """Take the first question and its answer of a record of ShareGPT's."""
-    if not isinstance(turns, Sequence) or not all(isinstance(turn, Mapping) for turn in turns):
-        raise ValueError("conversations: expected a list of objects with 'from' and 'value'")
-    said = [(_SPEAKERS.get(str(turn.get("from"))), turn.get("value")) for turn in turns]
+    said = [(SPEAKERS.get(str(turn.get("from"))), turn.get("value")) for turn in shared_turns(turns)]
     question = next((place for place, (role, text) in enumerate(said) if role == USER and text), None)
     if question is None:
         raise ValueError("conversations: expected a turn with 'from': 'human' and a text as 'value'")

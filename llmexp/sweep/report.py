@@ -21,15 +21,21 @@ def report(folders: Sequence[RunFolder], tracking: TrackingConfig) -> None:
     """
     from llmexp.report.table import build_report
     from llmexp.report.terminal import print_report
-    from llmexp.report.text import comma_separated, markdown
 
     table, root = build_report(folders), folders[0].path.parent
     print_report(table)
     if others := _others(folders):
         table = table.joined(build_report(others))
         print(f"The report in {root} is of all {len(folders) + len(others)} runs there")
-    texts = {root / "report.md": markdown(table), root / "report.csv": comma_separated(table)}
-    _leave(table, texts, root / "report.png", tracking)
+    if _leave(table, root, tracking):
+        print("Open the results in MLflow: llmexp ui (in a checkout: make ui)")
+
+
+def leave_report(sweep: Path, tracking: TrackingConfig) -> None:
+    """Write the report of a sweep's folder there and to the tracker, where it is missing or out of date."""
+    from llmexp.report.table import build_report
+
+    _leave(build_report(find_runs(sweep)), sweep, tracking)
 
 
 def print_so_far(folders: Sequence[RunFolder]) -> None:
@@ -41,13 +47,18 @@ def print_so_far(folders: Sequence[RunFolder]) -> None:
         print_report(build_report(folders))
 
 
-def _leave(table: Report, texts: Mapping[Path, str], picture: Path, tracking: TrackingConfig) -> None:
-    """Write, draw and copy to the tracker whatever is missing or out of date."""
+def _leave(table: Report, root: Path, tracking: TrackingConfig) -> bool:
+    """Write, draw and copy to MLflow whatever is missing or out of date; tell whether MLflow has it now."""
     from llmexp.report.best import best_figures, best_words, headlines
     from llmexp.report.page.document import can_make_pages
     from llmexp.report.plots import can_draw
+    from llmexp.report.text import comma_separated, markdown
 
-    root, made = picture.parent, {picture: can_draw(), picture.with_suffix(".html"): can_make_pages()}
+    picture, texts = (
+        root / "report.png",
+        {root / "report.md": markdown(table), root / "report.csv": comma_separated(table)},
+    )
+    made = {picture: can_draw(), picture.with_suffix(".html"): can_make_pages()}
     tracked = tracking.name != "mlflow"
     if not tracked:
         from llmexp.record.mlflow import Overview, has_report, record_report
@@ -62,8 +73,7 @@ def _leave(table: Report, texts: Mapping[Path, str], picture: Path, tracking: Tr
     left = [] if stands and tracked else _written(table, texts, picture)
     if not tracked:
         tracked = record_report(left, digest, overview, tracking)
-    if tracked and tracking.name == "mlflow":
-        print("Open the results in MLflow: llmexp ui (in a checkout: make ui)")
+    return tracked and tracking.name == "mlflow"
 
 
 def _written(table: Report, texts: Mapping[Path, str], picture: Path) -> list[Path]:

@@ -125,10 +125,14 @@ def test_sync_goes_where_each_run_was_planned_to_go_and_says_what_it_could_not_r
         given.append((len(folders), tracking.name, tracking.uri, tracking.experiment))
         return SyncSummary(written=len(folders), unreadable=["one is broken"])
 
+    left = []
     monkeypatch.setattr("llmexp.record.mlflow.sync", note)
+    monkeypatch.setattr("llmexp.sweep.report.leave_report", lambda sweep, tracking: left.append((sweep, tracking.uri)))
     assert llmexp("sync")[:2] == (1, "2 recorded, 0 unchanged, 1 unreadable\none is broken\n")
     llmexp("sync", "--uri", "sqlite:///other.db", "--experiment", "mine")
     assert given == [(2, "mlflow", None, "llmexp"), (2, "mlflow", "sqlite:///other.db", "mine")]
+    sweep = Path("outputs/main")
+    assert left == [(sweep, None), (sweep, "sqlite:///other.db")]
 
 
 def test_ui_serves_the_store(llmexp, monkeypatch):

@@ -11,11 +11,13 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from llmexp.cli.copying import copy_missing
 from llmexp.record.folder import RunFolder, find_runs
+from llmexp.record.mlflow.content import DIGEST_TAG
 
 RECORDS = ("plan.json", "result.json", "events.jsonl")
 OBEYED = "\x1b]0;owned\x07\x1b[2J"
@@ -183,3 +185,31 @@ def test_a_spreadsheet_computes_nothing_that_a_folder_says(llmexp, runs) -> None
     _, out, _ = llmexp("report", str(runs["F"].path), "--format", "csv")
     (row,) = csv.DictReader(io.StringIO(out))
     assert row["reason"] == """'=HYPERLINK("http://evil","x")"""
+
+
+def test_sync_leaves_the_sweep_s_page_and_its_columns_in_mlflow_too(llmexp, runs, here: Path, empty_store) -> None:
+    """The runs were measured with tracking=none."""
+    (here / "mlflow.db").write_bytes(empty_store.read_bytes())
+    uri = f"sqlite:///{here}/mlflow.db"
+    sync = ("sync", "--uri", uri)
+    assert llmexp(*sync)[0] == 0
+    from mlflow import MlflowClient
+
+    client = MlflowClient(uri)
+    experiment = client.get_experiment_by_name("llmexp")
+    assert experiment is not None
+
+    def parent() -> Any:
+        (found,) = client.search_runs([experiment.experiment_id], "tags.`llmexp.kind` = 'sweep'")
+        return found
+
+    page = parent().data.tags["mlflow.note.content"]
+    assert "tokens/s" in page
+    assert all(method in page for method in ("F", "R"))
+    assert any("metrics.`tokens_per_s`" in value for value in experiment.tags.values())
+    digest = parent().data.tags[DIGEST_TAG]
+    client.delete_tag(parent().info.run_id, DIGEST_TAG)
+    client.delete_tag(parent().info.run_id, "mlflow.note.content")
+    assert "0 recorded" in llmexp(*sync)[1]
+    assert parent().data.tags[DIGEST_TAG] == digest
+    assert parent().data.tags["mlflow.note.content"] == page

@@ -39,6 +39,7 @@ def here(tmp_path: Path) -> Path:
         (f"{PRETRAIN} model=./deep model.weights=random", "config.json"),
         ("task=serve model=tiny serve.trace.file=pipe.jsonl", "pipe.jsonl is no regular file"),
         ("task=serve model=tiny serve.trace.file=deep.jsonl", "deep.jsonl"),
+        ("task=serve model=tiny serve.texts.path=deep.jsonl serve.texts.tokenizer=bytes", "too deeply"),
     ],
 )
 def test_odd_files_are_refused_in_a_line_at_once(here: Path, words: str, said: str) -> None:

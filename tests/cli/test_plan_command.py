@@ -125,3 +125,24 @@ def test_a_card_without_a_driver_is_named_where_the_cpu_would_be_taken(methods, 
     monkeypatch.setattr("llmexp.sweep.run.undriven", lambda: line)
     assert llmexp("plan", f"method={methods}", "model=tiny", "hardware=cpu")[1].splitlines().count(line) == 1
     assert line not in llmexp("plan", f"method={methods}", *PAPER)[1]
+
+
+def test_degrees_that_cannot_be_are_named_and_the_others_are_planned(llmexp):
+    words = ("plan", "model=7b", "hardware=h100", "engine=megatron", "parallelism.dp=1")
+    code, out, said = llmexp(*words, "parallelism.tp=2,3,4")
+    assert code == 0
+    assert "llmexp: left out: run parallelism.tp=3: parallelism.tp=3 does not divide model.num_heads=32" in said
+    assert [tp in out for tp in ("tp=2", "tp=3", "tp=4")] == [True, False, True]
+    code, _, said = llmexp(*words, "parallelism.tp=3,5")
+    assert code == 2
+    assert "run parallelism.tp=3: parallelism.tp=3 does not divide" in said
+
+
+def test_a_layout_that_is_skipped_is_not_said_to_fit(llmexp):
+    words = ("plan", "model=7b", "hardware=h100", "engine=torch", "parallelism.dp=1")
+    _, alone, _ = llmexp(*words, "parallelism.tp=2")
+    assert alone.splitlines()[1].startswith("  skipped    engine=torch runs data and pipeline parallelism only")
+    _, table, _ = llmexp(*words, "parallelism.tp=1,2")
+    too_large, skipped = [line.split() for line in table.splitlines()[2:4]]
+    assert "no" in too_large
+    assert skipped[3:] == ["parallelism.tp=2", "-", "none", "skip", "(2)"]

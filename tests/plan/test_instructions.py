@@ -10,6 +10,7 @@ import pytest
 from llmexp.errors import ConfigError
 from llmexp.plan import instructions
 from llmexp.plan.instructions import Message, conversation
+from llmexp.plan.prompt_texts import recorded
 
 ALPACA = {"instruction": "Add.", "input": "1 2", "output": "3"}
 CHAT = {
@@ -42,6 +43,19 @@ def test_alpaca_fields_and_messages_are_read_from_lines_and_from_a_list(tmp_path
     assert conversation({"instruction": "Go", "input": "", "output": "Gone"})[0] == Message("user", "Go")
 
 
+def test_the_records_of_trl_and_of_sharegpt_are_read_and_serving_reads_them_alike() -> None:
+    asked, given = Message("user", "Hi"), Message("assistant", "Ho")
+    brief = Message("system", "Be brief.")
+    turns = [{"from": "system", "value": "Be brief."}, {"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Ho"}]
+    texts = {"prompt": "Hi", "completion": "Ho"}
+    chat = {"prompt": CHAT["messages"][:2], "completion": CHAT["messages"][2:]}
+    assert conversation(texts) == (asked, given)
+    assert conversation(chat) == conversation({"conversations": turns}) == (brief, asked, given)
+    assert recorded(texts, None) == ("Hi", "Ho")
+    assert recorded(chat, None) == recorded(CHAT, None) == ((brief, asked), "Ho")
+    assert recorded({"conversations": turns}, None) == ((asked,), "Ho")
+
+
 def test_parquet_is_read(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
@@ -62,7 +76,16 @@ def messages(*turns: tuple[str, str]) -> dict[str, object]:
     ("record", "said"),
     [
         ('{"instruction": "Add.", "output": }', "no JSON: Expecting value at column 35"),
-        ({"text": "Hi"}, "expected 'instruction' and 'output' .* or 'messages', not only text"),
+        (
+            {"text": "Hi"},
+            "expected 'instruction' and 'output' .* 'messages', or ShareGPT's 'conversations', not only text",
+        ),
+        ({"prompt": "Hi"}, "not only prompt"),
+        ({"prompt": "Hi", "completion": " "}, "completion is empty"),
+        ({"prompt": "Hi", "completion": [{"role": "assistant", "content": "Ho"}]}, "expected two texts, or two lists"),
+        ({"prompt": 3, "completion": 4}, "expected two texts, or two lists"),
+        ({"conversations": ["Hi"]}, "expected a list of objects with 'from' and 'value'"),
+        ({"conversations": [{"from": "tool", "value": "Hi"}]}, "conversations: role 'tool'"),
         ("[1]", "in an object, not list"),
         (ALPACA | {"output": " "}, "output is empty"),
         (ALPACA | {"output": None}, "output: expected a text, not nothing"),

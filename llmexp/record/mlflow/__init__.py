@@ -8,12 +8,12 @@ parents    keeps one parent run for each sweep
 overview   has what is seen first: the columns of the list of runs, and a sweep's best figures
 tracker    finds, writes and removes runs
 lookup     asks a SQLite store for its runs without MLflow
-sink       has the entry points: record_runs, sync, record_report, has_report
+sink       has the entry points: record_runs, sync, record_report, has_report, lacks_report
 ui         serves MLflow's own web page over the same store
 """
 
 from llmexp.record.mlflow.overview import Overview
-from llmexp.record.mlflow.sink import SyncSummary, has_report, record_report, record_runs, sync
+from llmexp.record.mlflow.sink import SyncSummary, has_report, lacks_report, record_report, record_runs, sync
 from llmexp.record.mlflow.store import check_store, resolve_uri
 from llmexp.record.mlflow.ui import serve_ui
 
@@ -22,6 +22,7 @@ __all__ = [
     "SyncSummary",
     "check_store",
     "has_report",
+    "lacks_report",
     "record_report",
     "record_runs",
     "resolve_uri",

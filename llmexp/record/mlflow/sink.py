@@ -59,6 +59,13 @@ def has_report(sweep: str, digest: str, tracking: TrackingConfig, outputs: Path 
     return database is not None and reported(database, tracking.experiment, sweep) == [digest]
 
 
+def lacks_report(sweep: str, tracking: TrackingConfig, outputs: Path = OUTPUTS) -> bool:
+    """Tell whether the sweep's parent run has no report at all; a server is not asked and counts as a no."""
+    database = database_path(resolve_uri(tracking, outputs))
+    found = reported(database, tracking.experiment, sweep) if database else []
+    return bool(found) and not any(found)
+
+
 def record_report(files: Sequence[Path], digest: str, overview: Overview, tracking: TrackingConfig) -> bool:
     """Copy a sweep's report in the sweep's folder to its parent run, and a Markdown file also to its description.
 

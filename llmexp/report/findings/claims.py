@@ -79,7 +79,7 @@ def own_claims(path: Path, codes: Sequence[str]) -> tuple[Claim, ...]:
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"--claims {path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"--claims {path} is no YAML: {' '.join(str(error).split())}") from None
     rows = found if isinstance(found, list) else [found]
     claims = tuple(_claim(row, str(path)) for row in rows)

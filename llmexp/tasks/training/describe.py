@@ -8,10 +8,13 @@ from llmexp.plan import bf16
 from llmexp.plan.artifacts import kept_weights
 from llmexp.plan.dims import PYTHON
 from llmexp.plan.fit import largest_micro
+from llmexp.plan.known_shapes import option_like
 from llmexp.plan.tokens import TokenBudget
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.schema.training import FIT_TRIES, BatchConfig
 from llmexp.tasks.training.planning import training_engine
+
+UNBUILT = "not known before the model is built"
 
 
 def describe(plan: TrainingPlan) -> dict[str, str]:
@@ -25,10 +28,17 @@ def describe(plan: TrainingPlan) -> dict[str, str]:
         "steps": _steps(plan),
         "precision": bf16.about(config) or f"precision={config.precision.name}",
         "parameters": _parameters(plan),
-        "memory": "not known before the model is built",
+        "memory": UNBUILT + _known_elsewhere(plan),
         "weights": f"the checkpoint {config.model.checkpoint.path}" if config.model.checkpoint else "",
         "leaves": ", ".join(f"repeat.0/{name}" for name in kept_weights(config, plan.techniques)),
     }
+
+
+def _known_elsewhere(plan: TrainingPlan) -> str:
+    """Name the model that has the checkpoint's shape, by its name, and so tells what is not known here."""
+    checkpoint = plan.config.model.checkpoint
+    option = option_like(checkpoint.path) if checkpoint else None
+    return f"; a plan of model={option}, which has this shape by its name, says whether it fits" if option else ""
 
 
 def _degrees(plan: TrainingPlan) -> str:
@@ -77,7 +87,7 @@ def _steps(plan: TrainingPlan) -> str:
 
 def _parameters(plan: TrainingPlan) -> str:
     if plan.parameters is None or plan.trainable_parameters is None:
-        return "not known before the model is built"
+        return UNBUILT
     declared = "" if training_engine(plan.config).builds_model else "declared: "
     active = (
         f", {plan.active_parameters:,} active for a token"
