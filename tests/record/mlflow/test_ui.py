@@ -92,7 +92,7 @@ def server_of(port) -> Iterator[Callable[[str], subprocess.Popen[bytes]]]:
     started = []
 
     def start(program: str) -> subprocess.Popen[bytes]:
-        started.append(subprocess.Popen([sys.executable, "-c", program, str(port), "3"], stderr=subprocess.DEVNULL))
+        started.append(subprocess.Popen([sys.executable, "-c", program, str(port), "2.5"], stderr=subprocess.DEVNULL))
         return started[-1]
 
     yield start
@@ -102,7 +102,7 @@ def server_of(port) -> Iterator[Callable[[str], subprocess.Popen[bytes]]]:
 
 
 def test_a_server_is_waited_for_while_it_works_and_given_up_once_it_stands_still(monkeypatch, port, server_of):
-    monkeypatch.setattr(ui, "_IDLE_S", 4.0)
+    monkeypatch.setattr(ui, "_IDLE_S", 2.0)
     ui._wait_until_up(server_of(SLOW), port, io.BytesIO(), "")
-    with pytest.raises(RecordError, match=rf"does not answer on port {port}, and has done nothing for 4 s"):
+    with pytest.raises(RecordError, match=rf"does not answer on port {port}, and has done nothing for 2 s"):
         ui._wait_until_up(server_of(STILL), port, io.BytesIO(), "")
