@@ -1,1 +1,1 @@
-"""Servers of other libraries, run in processes that can profile themselves."""
+"""Servers of other libraries in processes of ours, which ask for a key and can profile themselves."""

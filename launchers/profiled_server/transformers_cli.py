@@ -22,6 +22,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from transformers.generation.continuous_batching.continuous_api import ContinuousBatchingManager
 from transformers.generation.continuous_batching.scheduler import Scheduler
 
+from llmexp.launchers.profiled_server.guarded_cli import ask_for_key
 from llmexp.launchers.training.module_ranges import ranges_of
 from llmexp.measure.kernels import trace_to
 from llmexp.record import ranges
@@ -148,6 +149,7 @@ def main() -> None:
     profiler = StepProfiler(Path(sys.argv.pop(1)))
     follow(profiler)
     add_routes(profiler)
+    ask_for_key()
     serve()
 
 

@@ -35,6 +35,12 @@ def test_the_files_that_it_names_are_there(page: Path) -> None:
     assert [path for path in named if not any(ROOT.glob(path))] == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_the_tests_that_it_names_are_there(page: Path) -> None:
+    named = [span.partition("::") for span in spans(page) if span.startswith("tests/") and "::" in span]
+    assert [test for file, _, test in named if f"def {test}(" not in (ROOT / file).read_text()] == []
+
+
 # Tables that llmexp wrote stand as it wrote them, beside the CSV of the same runs.
 WRITTEN = [page for page in PAGES if not page.with_suffix(".csv").exists()]
 

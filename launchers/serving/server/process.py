@@ -7,6 +7,7 @@ all processes that it started.
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import sys
 import time
@@ -26,7 +27,7 @@ from llmexp.launchers.serving.server.scratch import Scratch
 from llmexp.launchers.serving.server.server_log import LogWatch, ServerLog, is_no_memory
 from llmexp.machine.memory import oom_kills
 from llmexp.machine.process_tree import descendants
-from llmexp.plan.server_address import api_key, key_headers
+from llmexp.plan.server_address import API_KEY, api_key
 from llmexp.plan.server_plan import ServerPlan
 from llmexp.record.port import HOST, Port
 from llmexp.record.profiled_load import TRACES
@@ -58,7 +59,8 @@ class Server:
     def __init__(self, plan: ServerPlan, folder: Path, log: Path, threads: int = 1) -> None:
         """Start the plan's command for a model's folder, with so many threads; its output is added to `log`."""
         self.plan, self.folder, self.log, self.threads = plan, folder, log, threads
-        self.headers: Mapping[str, str] = key_headers() if plan.key_variable else {}
+        self._key = _key_of(plan)
+        self.headers: Mapping[str, str] = {"Authorization": f"Bearer {self._key}"} if self._key else {}
         self._words = ServerLog(log)
         self._code: int | None = None
         self._oom_kills = oom_kills()
@@ -192,18 +194,20 @@ class Server:
         )
         # Servers that have no option for it take the variables; torch takes MKL's, and ranks have that of all cores.
         threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(self.threads))
-        env = {**threads, "PATH": _path(python), **command.env, **self._key()}
+        variable = [self.plan.key_variable] if self.plan.key_variable else []
+        # What stands in an environment, no other user of the machine can read.
+        env = {
+            **threads,
+            "PATH": _path(python),
+            **command.env,
+            **(dict.fromkeys(variable, self._key) if self._key else {}),
+        }
         # A key of the shell's would be asked for, and no request has it.
-        unset = [*command.unset, *([self.plan.key_variable] if self.plan.key_variable else [])]
+        unset = [*command.unset, *variable]
         outside = self._container or self._scratch
         self._agent = Agent(argv, _environment(env, unset), self.log, outside.ending if outside else ())
         self._root = self._agent.pid
         self._started_s = time.monotonic()
-
-    def _key(self) -> dict[str, str]:
-        """Return the variable with the key: what stands in an environment, no other user of the machine can read."""
-        key = api_key()
-        return {self.plan.key_variable: key} if self.plan.key_variable and key else {}
 
     def _found_its_port_taken(self) -> bool:
         self._agent.stop()
@@ -266,6 +270,16 @@ def _environment(added: Mapping[str, str], unset: list[str]) -> dict[str, str]:
     ranks_own = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", *unset}
     kept = {name: value for name, value in os.environ.items() if name not in ranks_own}
     return {**kept, **OFFLINE, "PYTHONUNBUFFERED": "1", **added}
+
+
+def _key_of(plan: ServerPlan) -> str:
+    """Return the user's key, or one for this start alone: any user of the machine reaches the server's port.
+
+    A command of the user's own is told the user's alone, as nobody knows whether it would ask for another.
+    """
+    if not plan.key_variable:
+        return ""
+    return api_key() or ("" if plan.key_variable == API_KEY else secrets.token_urlsafe(24))
 
 
 def _path(python: str) -> str:

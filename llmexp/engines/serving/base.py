@@ -88,6 +88,8 @@ class Served:
     knobs: Mapping[str, Any] = field(default_factory=dict)
     profile: bool = False
     """The server is started so that its profiler can be used."""
+    elsewhere: bool = False
+    """Its interpreter is that of another environment, in which llmexp need not be."""
     is_running: bool = False
     """The server runs already, so that only its form of requests and its routes are asked for."""
 

@@ -21,8 +21,10 @@ from llmexp.schema import DenseModel, MixtralModel
 PAGE_TOKENS = 32
 # The scheduler lets no request in where fewer blocks are free than its margin.
 ROOM = 1.25
-# The same program with routes that start and end a profiler in its process.
+# The same program, which asks for a key; and with routes that start and end a profiler in its process.
+GUARDED_SERVER = "llmexp.launchers.profiled_server.guarded_cli"
 PROFILED_SERVER = "llmexp.launchers.profiled_server.transformers_cli"
+KEY = "LLMEXP_SERVER_KEY"
 
 
 class TransformersEngine(ServingEngine):
@@ -67,12 +69,19 @@ class TransformersEngine(ServingEngine):
     def server(self, served: Served) -> ServerPlan:
         """Return `transformers serve` for the folder alone; without a bound, its KV cache would take most memory."""
         served = _with_defaults(served, _defaults(served))
-        program = [PROFILED_SERVER, "{trace}"] if served.profile else ["transformers.cli.transformers"]
+        program = [PROFILED_SERVER, "{trace}"] if served.profile else [GUARDED_SERVER]
+        if served.elsewhere and not served.profile:
+            program = ["transformers.cli.transformers"]
         argv = ["{python}", "-m", *program, "serve", "{folder}", "--host", HOST]
         argv += ["--port", "{port}", "--device", served.device, "--dtype", DTYPES[served.dtype]]
         argv += ["--default-seed", str(served.seed), *self.flags(served)]
         form = RequestForm.completions(token_ids=False)
-        return ServerPlan(command=Command(argv=argv), form=form, profiler=ProfilerRoutes() if served.profile else None)
+        return ServerPlan(
+            command=Command(argv=argv),
+            form=form,
+            profiler=ProfilerRoutes() if served.profile else None,
+            key_variable=None if served.elsewhere and not served.profile else KEY,
+        )
 
 
 def _defaults(served: Served) -> dict[str, int]:

@@ -138,6 +138,7 @@ def served_of(config: ServingRunConfig) -> Served:
         own_weights=not is_checkpoint and _draws_own(config, weight_bytes(model, dtype)),
         knobs=config.engine.options,
         profile=serve.profile,
+        elsewhere=config.engine.python is not None,
         is_running=serve.address is not None,
     )
 

@@ -277,4 +277,16 @@ def test_vllm_traces_pythons_calls_where_they_tell_the_modules() -> None:
 def test_a_key_is_handed_to_a_server_by_the_variable_that_it_reads() -> None:
     plans = {name: engine(name).server(replace(GPU, knobs=COMMAND if name == "command" else {})) for name in NAMES}
     variables = {name: plan.key_variable for name, plan in plans.items() if plan.key_variable}
-    assert variables == {"command": "LLMEXP_API_KEY", "llama_cpp": "API_KEY", "tgi": "API_KEY", "vllm": "VLLM_API_KEY"}
+    assert variables == {
+        "command": "LLMEXP_API_KEY",
+        "llama_cpp": "API_KEY",
+        "tgi": "API_KEY",
+        "transformers": "LLMEXP_SERVER_KEY",
+        "vllm": "VLLM_API_KEY",
+    }
+
+
+def test_transformers_asks_for_a_key_where_llmexp_is_in_its_environment() -> None:
+    own, elsewhere = (engine("transformers").server(replace(GPU, elsewhere=place)) for place in (False, True))
+    assert own.command.argv[2].endswith("guarded_cli")
+    assert (elsewhere.command.argv[2], elsewhere.key_variable) == ("transformers.cli.transformers", None)

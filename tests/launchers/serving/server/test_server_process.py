@@ -219,14 +219,17 @@ def test_a_server_is_told_the_key_by_its_own_variable_and_a_key_of_the_shell_is_
     """No key is on a command line, which every user of a machine can read."""
     monkeypatch.setenv("SERVER_KEY", "of another server")
     wanting = plan().model_copy(update={"key_variable": "SERVER_KEY"})
-    for key, told, headers in (
-        ("made-up-key", "made-up-key", {"Authorization": "Bearer made-up-key"}),
-        ("", None, {}),
-    ):
+    own = plan().model_copy(update={"key_variable": API_KEY})
+    drawn = set()
+    for wants, key in ((wanting, "made-up-key"), (wanting, ""), (wanting, ""), (own, "")):
         monkeypatch.setenv(API_KEY, key)
-        with Server(wanting, tmp_path, tmp_path / "log.txt") as server:
+        with Server(wants, tmp_path, tmp_path / "log.txt") as server:
             server.wait_ready(LONG)
-            listening = server.processes()[-1]
-            assert listening.environ().get("SERVER_KEY") == told
-            assert not any("made-up-key" in word for one in server.processes() for word in one.cmdline())
-            assert server.headers == headers
+            told = server.processes()[-1].environ().get(wants.key_variable)
+            assert server.headers == ({"Authorization": f"Bearer {told}"} if told else {})
+            assert not any(told in word for one in server.processes() for word in one.cmdline() if told)
+        drawn.add(told)
+    # Without a key of the user's each start has one of its own, but for a command of the user's.
+    assert {"made-up-key", None} < drawn
+    assert len(drawn) == 4
+    assert "of another server" not in drawn
