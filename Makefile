@@ -168,13 +168,18 @@ clean:  ## remove the virtual environment and caches; measured runs stay
 $(VENV)/.python: | $(if $(LOCKED),.unmixed)
 	@for python in $(PYTHON); do \
 	  if $$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null; then \
-	    echo "creating $(VENV) with $$($$python --version) ..." && $$python -m venv $(VENV) && touch $(if $(LOCKED),$(VENV)/.locked) $@; exit; \
+	    echo "creating $(VENV) with $$($$python --version) ..." && $$python -m venv $(VENV) || exit; \
+	    $(if $(LOCKED),,$(PIP) --upgrade pip || true;) touch $(if $(LOCKED),$(VENV)/.locked) $@; exit; \
 	  fi; \
 	done; \
 	echo "llmexp needs Python 3.11 or 3.12, which none of these is: $(PYTHON). Name one: make $(MAKECMDGOALS) PYTHON=/path/to/python3.12" >&2; exit 2
 
 .unmixed:
 	@[ ! -e $(VENV) ] || [ -e $(VENV)/.locked ] || { echo "$(VENV) was installed without LOCKED=$(LOCKED): make clean, or name another folder with VENV=" >&2; exit 2; }
+
+# What many processes import at once later, and would each compile.
+IMPORTED := llmexp.launchers.torch_native.worker,llmexp.launchers.deepspeed.worker,peft,megatron.core.models.gpt \
+  mlflow.tracking,mlflow.server.fastapi_app,matplotlib.pyplot,transformers.cli.serve,pytest
 
 # Torch comes first and alone, so that nothing later reaches for a CUDA build; what it depends on comes from PyPI with the rest.
 $(VENV)/.torch: $(VENV)/.python $(CONSTRAINTS) $(if $(LOCKED),$(wildcard locked/*))
@@ -201,7 +206,7 @@ ifneq ($(LOCKED),)
 else
 	@$(PIP) --constraint $(VENV)/constraints.txt --editable '.[$*]'
 endif
-	@$(BIN)/python -c 'import llmexp.launchers.torch_native.worker, llmexp.launchers.deepspeed.worker, mlflow, matplotlib.pyplot' >/dev/null 2>&1 || true
+	@for modules in $(IMPORTED); do $(BIN)/python -c "import $$modules" >/dev/null 2>&1 & done; wait
 	@touch $@
 
 .runs-vllm:

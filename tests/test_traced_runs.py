@@ -55,7 +55,7 @@ def sums_are_whole(breakdown: RunBreakdown, ranks: int = 2) -> None:
 
 
 def test_a_sweep_ends_with_the_modules_of_each_method_and_their_picture(llmexp, tmp_path: Path) -> None:
-    found, out = traced(llmexp, tmp_path, "method=Naive,F+R")
+    found, out = traced(llmexp, tmp_path, "method=Naive,F+R", "engine=torch", "engine.launcher=fork")
     for run, breakdown in found.values():
         sums_are_whole(breakdown)
         assert {"QKV", "Output", "Gate", "Up", "Down", "RMSNorm", "Embedding", "LM head", "Loss"} <= parts(breakdown)

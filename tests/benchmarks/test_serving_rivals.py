@@ -40,6 +40,7 @@ def test_an_environment_without_a_client_is_told(tmp_path: Path) -> None:
         module._rivals(_python(tmp_path, "other", "", {}), tmp_path / "tokenizer")
 
 
+@pytest.mark.slow
 def test_llmexp_measures_a_paced_server(tmp_path: Path) -> None:
     with server_on(min(os.sched_getaffinity(0)), ["--pause-s", "0.01"]) as port:
         found = module._ours(f"http://127.0.0.1:{port}", ("concurrency", 32), tmp_path)

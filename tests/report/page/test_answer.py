@@ -6,6 +6,9 @@ import random
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
+import pytest
+from marks import slow
+
 from llmexp.record.result import Metric, Stability
 from llmexp.report.page.answer import beside_best
 from llmexp.report.table import build_report
@@ -111,11 +114,10 @@ def wrong(repeats: int, methods: int) -> float:
     return sum(any(one.verdict == "slower" for one in each) for each in found) / TABLES
 
 
-def test_of_tables_of_equal_methods_at_most_one_in_twenty_calls_any_slower():
+@pytest.mark.parametrize(("repeats", "methods"), [(3, 6), slow(5, 6), slow(3, 2)])
+def test_of_tables_of_equal_methods_at_most_one_in_twenty_calls_any_slower(repeats: int, methods: int):
     # Three standard errors of a share of 5 % in TABLES are 3.8 %.
-    assert wrong(3, 6) <= 0.05 + 0.038
-    assert wrong(5, 6) <= 0.05 + 0.038
-    assert wrong(3, 2) <= 0.05 + 0.038
+    assert wrong(repeats, methods) <= 0.05 + 0.038
 
 
 def test_a_difference_of_a_tenth_is_found_with_five_repeats_of_one_percent():
