@@ -122,3 +122,29 @@ def test_a_commit_is_checked_by_make_lint_and_a_push_by_ci_run() -> None:
     assert [step["run"] for step in steps if "run" in step] == [".ci/run"]
     assert all(re.search(r"@[0-9a-f]{40}$", step["uses"]) for step in steps if "uses" in step)
     assert all(job["timeout-minutes"] for job in jobs)
+
+
+def other_pythons() -> list[Any]:
+    """The interpreters of other versions here that the project says it takes."""
+    newest = int(PROJECT["project"]["requires-python"].rpartition("<3.")[2]) - 1
+    names = [f"python3.{minor}" for minor in range(11, newest + 1) if minor != sys.version_info.minor]
+    works = [name for name in names if shutil.which(name) and not subprocess.run([name, "-c", ""]).returncode]
+    return works or [pytest.param("none", marks=pytest.mark.skip(reason="there is no other Python here"))]
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("python", other_pythons())
+def test_what_needs_no_torch_is_installed_and_runs_on_every_python(python: str, tmp_path: Path) -> None:
+    subprocess.run([python, "-m", "venv", tmp_path / "venv"], check=True)
+    bin = tmp_path / "venv" / "bin"
+    subprocess.run([bin / "python", "-m", "pip", "install", "--quiet", "--no-compile", ROOT], check=True)
+
+    def said(*words: str) -> str:
+        return subprocess.run(
+            [bin / "llmexp", *words], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=HANG_S
+        ).stdout
+
+    assert "\n1  7b     Naive" in said("plan", "model=7b", "hardware=h100", "method=Naive,F")
+    assert "112 claims" in said("report", "findings")
+    assert "deepspeed" in said("engines")
+    assert "torch" not in subprocess.run([bin / "pip", "list"], capture_output=True, text=True, check=True).stdout
