@@ -136,15 +136,15 @@ def other_pythons() -> list[Any]:
 @pytest.mark.parametrize("python", other_pythons())
 def test_what_needs_no_torch_is_installed_and_runs_on_every_python(python: str, tmp_path: Path) -> None:
     subprocess.run([python, "-m", "venv", tmp_path / "venv"], check=True)
-    bin = tmp_path / "venv" / "bin"
-    subprocess.run([bin / "python", "-m", "pip", "install", "--quiet", "--no-compile", ROOT], check=True)
+    programs = tmp_path / "venv" / "bin"
+    subprocess.run([programs / "python", "-m", "pip", "install", "--quiet", "--no-compile", ROOT], check=True)
 
     def said(*words: str) -> str:
         return subprocess.run(
-            [bin / "llmexp", *words], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=HANG_S
+            [programs / "llmexp", *words], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=HANG_S
         ).stdout
 
     assert "\n1  7b     Naive" in said("plan", "model=7b", "hardware=h100", "method=Naive,F")
     assert "112 claims" in said("report", "findings")
     assert "deepspeed" in said("engines")
-    assert "torch" not in subprocess.run([bin / "pip", "list"], capture_output=True, text=True, check=True).stdout
+    assert "torch" not in subprocess.run([programs / "pip", "list"], capture_output=True, text=True, check=True).stdout

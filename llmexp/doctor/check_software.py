@@ -39,8 +39,9 @@ def check_python() -> Finding:
     said = f"{sys.version_info.major}.{sys.version_info.minor} ({sys.executable})"
     if sys.version_info[:2] < OLDEST_PYTHON:
         return Finding("fail", "python", f"{said}: llmexp needs 3.11 or 3.12")
-    newer = sys.version_info[:2] > NEWEST_PYTHON
-    return Finding("warn", "python", f"{said}: runs were tested with 3.11 and 3.12") if newer else Finding("ok", "python", said)
+    if sys.version_info[:2] > NEWEST_PYTHON:
+        return Finding("warn", "python", f"{said}: runs were tested with 3.11 and 3.12")
+    return Finding("ok", "python", said)
 
 
 def check_torch() -> Finding:
