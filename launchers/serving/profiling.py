@@ -10,6 +10,7 @@ import asyncio
 import json
 import re
 import time
+from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPException
 from itertools import count
 from pathlib import Path
@@ -68,8 +69,9 @@ def profile(plan: ServingPlan, repeat: Path, server: AnyServer, watch: ServerWat
 class Profiler:
     """Starts and ends the profiler of a server, and gives what it wrote the names of llmexp's traces."""
 
-    def __init__(self, routes: ProfilerRoutes, port: int, folder: Path) -> None:
+    def __init__(self, routes: ProfilerRoutes, port: int, folder: Path, headers: Mapping[str, str]) -> None:
         self._routes, self._port, self._folder = routes, port, folder
+        self._headers = {"content-type": "application/json", **headers}
         self._begin_s = 0.0
         self.windows_s: list[float] = []
         folder.mkdir(exist_ok=True)
@@ -112,7 +114,7 @@ class Profiler:
     def _post(self, route: str, body: dict[str, Any]) -> None:
         connection = HTTPConnection(HOST, self._port, timeout=ANSWERS_WITHIN_S)
         try:
-            connection.request("POST", route, json.dumps(body), {"content-type": "application/json"})
+            connection.request("POST", route, json.dumps(body), self._headers)
             answer = connection.getresponse()
             words = answer.read(500).decode(errors="replace")
         finally:
@@ -129,7 +131,7 @@ class _ProfiledSession(Session):
     ) -> None:
         super().__init__(plan, server, self._take, watch, source)
         assert plan.server.profiler
-        self._profiler = Profiler(plan.server.profiler, server.port, folder)
+        self._profiler = Profiler(plan.server.profiler, server.port, folder, server.headers)
         self._samples: list[RequestSample] = []
         self._kept: Any = None
 

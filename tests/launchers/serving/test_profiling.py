@@ -16,6 +16,7 @@ from llmexp.launchers.serving.profiling import Profiler, ProfilingError
 from llmexp.plan.server_plan import ProfilerRoutes
 
 Answer = Callable[[str, dict[str, Any]], int]
+KEY = {"authorization": "Bearer right"}
 
 
 class Routes:
@@ -29,7 +30,8 @@ class Routes:
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
                 routes.asked.append((self.path, body))
-                self.send_response(answer(self.path, body))
+                has_key = self.headers["authorization"] == KEY["authorization"]
+                self.send_response(answer(self.path, body) if has_key else 401)
                 self.send_header("content-length", "4")
                 self.end_headers()
                 self.wfile.write(b"said")
@@ -70,7 +72,7 @@ def test_traces_are_named_by_rank_and_window(routes, tmp_path: Path) -> None:
 
     server = routes(answer)
     profiler = Profiler(
-        ProfilerRoutes(start_body={"output_dir": "{trace}", "steps": 3}), server.port, tmp_path / "trace"
+        ProfilerRoutes(start_body={"output_dir": "{trace}", "steps": 3}), server.port, tmp_path / "trace", KEY
     )
 
     async def two_windows() -> None:
@@ -88,7 +90,7 @@ def test_traces_are_named_by_rank_and_window(routes, tmp_path: Path) -> None:
 
 def test_a_route_that_refuses_says_why(routes, tmp_path: Path) -> None:
     server = routes(lambda path, body: 404)
-    profiler = Profiler(ProfilerRoutes(), server.port, tmp_path / "trace")
+    profiler = Profiler(ProfilerRoutes(), server.port, tmp_path / "trace", KEY)
     with pytest.raises(ProfilingError, match=r"POST /start_profile was answered with status 404: said"):
         asyncio.run(profiler.start())
 
@@ -96,6 +98,6 @@ def test_a_route_that_refuses_says_why(routes, tmp_path: Path) -> None:
 def test_a_profiler_that_writes_nothing_is_an_error(routes, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("llmexp.launchers.serving.profiling.ANSWERS_WITHIN_S", 0.3)
     server = routes(lambda path, body: 200)
-    profiler = Profiler(ProfilerRoutes(), server.port, tmp_path / "trace")
+    profiler = Profiler(ProfilerRoutes(), server.port, tmp_path / "trace", KEY)
     with pytest.raises(ProfilingError, match="wrote no trace"):
         asyncio.run(profiler.stop())

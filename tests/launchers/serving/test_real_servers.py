@@ -75,7 +75,7 @@ class Asked:
         connection = HTTPConnection(HOST, self.server.port, timeout=600)
         try:
             body = body_of(form, prompt, tokens)
-            connection.request("POST", form.path, body, {"content-type": "application/json"})
+            connection.request("POST", form.path, body, {"content-type": "application/json", **self.server.headers})
             response = connection.getresponse()
             return answer(response.status, response.read().decode())
         finally:
@@ -168,7 +168,8 @@ def test_the_knobs_of_vllm_are_options_of_its_server(vllm_python: str) -> None:
 
 def test_wrong_input_is_answered_and_the_server_goes_on(asked: Asked) -> None:
     connection = HTTPConnection(HOST, asked.server.port, timeout=600)
-    connection.request("POST", asked.plan.form.path, "nonsense", {"content-type": "application/json"})
+    headers = {"content-type": "application/json", **asked.server.headers}
+    connection.request("POST", asked.plan.form.path, "nonsense", headers)
     status = connection.getresponse().status
     connection.close()
     assert status == {"transformers": 422, "llama_cpp": 500, "vllm": 400}[asked.engine]

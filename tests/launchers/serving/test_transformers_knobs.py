@@ -57,7 +57,8 @@ class Started:
         connection = HTTPConnection(HOST, self.server.port, timeout=600)
         try:
             body = body_of(self.plan.form, prompt, count)
-            connection.request("POST", self.plan.form.path, body, {"content-type": "application/json"})
+            headers = {"content-type": "application/json", **self.server.headers}
+            connection.request("POST", self.plan.form.path, body, headers)
             response, found = connection.getresponse(), Completion(self.plan.form)
             found.headed(response.status)
             found.body(response.read(), 0.0)

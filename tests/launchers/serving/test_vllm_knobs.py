@@ -105,7 +105,7 @@ class Started:
     def _get(self, method: str, path: str, body: bytes | None = None) -> str:
         connection = HTTPConnection(HOST, self.server.port, timeout=WANTED_S)
         try:
-            connection.request(method, path, body, {"content-type": "application/json"})
+            connection.request(method, path, body, {"content-type": "application/json", **self.server.headers})
             response = connection.getresponse()
             text = response.read().decode()
             assert response.status == 200, text
