@@ -19,7 +19,7 @@ GPU_WHEELS := liger-kernel megatron-core bitsandbytes pytest pluggy iniconfig
 SLURM_TESTS ?= slurm
 SLURM_PACKAGES := slurm-wlm slurmdbd munge mariadb-server
 
-# Tests at once, each with up to two ranks at work. On two cores three end a tenth sooner than two: some tests wait.
+# Tests at once, each with up to two ranks at work. On two cores three end sooner than two: some tests wait.
 WORKERS ?= 3
 
 # How often `make chaos` breaks something, and which series of faults it takes.

@@ -69,9 +69,10 @@ class TransformersEngine(ServingEngine):
     def server(self, served: Served) -> ServerPlan:
         """Return `transformers serve` for the folder alone; without a bound, its KV cache would take most memory."""
         served = _with_defaults(served, _defaults(served))
-        program = [PROFILED_SERVER, "{trace}"] if served.profile else [GUARDED_SERVER]
-        if served.elsewhere and not served.profile:
-            program = ["transformers.cli.transformers"]
+        # What profiles or guards is llmexp's own program; a profile asks for it wherever the interpreter is.
+        is_ours = served.profile or not served.elsewhere
+        ours = [PROFILED_SERVER, "{trace}"] if served.profile else [GUARDED_SERVER]
+        program = ours if is_ours else ["transformers.cli.transformers"]
         argv = ["{python}", "-m", *program, "serve", "{folder}", "--host", HOST]
         argv += ["--port", "{port}", "--device", served.device, "--dtype", DTYPES[served.dtype]]
         argv += ["--default-seed", str(served.seed), *self.flags(served)]
@@ -80,7 +81,7 @@ class TransformersEngine(ServingEngine):
             command=Command(argv=argv),
             form=form,
             profiler=ProfilerRoutes() if served.profile else None,
-            key_variable=None if served.elsewhere and not served.profile else KEY,
+            key_variable=KEY if is_ours else None,
         )
 
 

@@ -16,6 +16,7 @@ from served_models import small_models
 from llmexp.engines import serving
 from llmexp.engines.serving.base import Served, ServingEngine
 from llmexp.errors import ConfigError
+from llmexp.launchers.profiled_server import guarded_cli
 from llmexp.launchers.serving.client.completions import body_of
 from llmexp.schema.load import ServedAdapters
 
@@ -288,5 +289,7 @@ def test_a_key_is_handed_to_a_server_by_the_variable_that_it_reads() -> None:
 
 def test_transformers_asks_for_a_key_where_llmexp_is_in_its_environment() -> None:
     own, elsewhere = (engine("transformers").server(replace(GPU, elsewhere=place)) for place in (False, True))
-    assert own.command.argv[2].endswith("guarded_cli")
+    assert own.command.argv[2] == guarded_cli.__name__
+    # A server that looks for its key elsewhere would find none, and answer everybody.
+    assert own.key_variable == guarded_cli.KEY
     assert (elsewhere.command.argv[2], elsewhere.key_variable) == ("transformers.cli.transformers", None)
