@@ -401,6 +401,7 @@ class Runner:
 def runner(result_of: Callable[..., RunResult], monkeypatch: pytest.MonkeyPatch) -> Runner:
     fake = Runner(result_of)
     monkeypatch.setattr("llmexp.launch.run.run_one", fake)
+    monkeypatch.setattr("llmexp.sweep.pilot.LEAST_STARTS", inf)
     return fake
 
 

@@ -97,6 +97,8 @@ class PlannedTask:
 class RunsByLauncher:
     """A runner that lets a launcher of another package measure plans, which travel with the task that it calls."""
 
+    measures_here = False
+
     def __init__(self, launcher: Launcher, task: PlannedTask, overrides: Mapping[str, Sequence[str]]) -> None:
         """Keep the `overrides` of each plan, by its id, which the launcher composes for its own configuration."""
         self._launcher, self._task, self._overrides = launcher, task, overrides

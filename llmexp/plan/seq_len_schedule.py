@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from llmexp.errors import ConfigError
 from llmexp.method import Techniques
@@ -55,8 +56,11 @@ class LengthSchedule:
 
         A quantity that is linear in the length, such as a token's FLOPs, has its mean at this length.
         """
-        steps = [self.at(step) for step in range(self.warmup_steps, self.total)]
-        return sum(length * length for length in steps) / sum(steps)
+        kinds = len(self.lengths)
+        # The first step of each length, and the end: at(step) rounds down, so they are rounded up.
+        begins = [max(self.warmup_steps, -(-index * self.total // kinds)) for index in range(kinds + 1)]
+        counted = [(length, end - begin) for length, (begin, end) in zip(self.lengths, pairwise(begins), strict=True)]
+        return sum(length**2 * steps for length, steps in counted) / sum(length * steps for length, steps in counted)
 
 
 def schedule_limit(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:

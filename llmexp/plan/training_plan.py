@@ -150,6 +150,12 @@ class TrainingPlan(RunPlan):
         return self.batch.global_ * self.config.data.seq_len * self.settled
 
     @property
+    def flops_per_amount(self) -> float | None:
+        """The FLOPs of a token with those of recomputation; None where llmexp does not build the model."""
+        model, again = self.flops_per_token, self.recomputed_flops_per_token
+        return None if model is None or again is None else model + again
+
+    @property
     def program(self) -> str:
         """The whole command of a program with engine=script; empty for other engines."""
         engine = self.config.engine

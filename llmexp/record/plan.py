@@ -197,6 +197,11 @@ class RunPlan(Record):
         return 0.0
 
     @property
+    def flops_per_amount(self) -> float | None:
+        """The FLOPs that the devices compute for each unit of `amount`; None where they are not known."""
+        return None
+
+    @property
     def atom_codes(self) -> tuple[str, ...]:
         """The codes of the method's atoms; empty where the task has no methods."""
         return ()

@@ -38,6 +38,13 @@ class SweepConfig(Section):
     side_by_side: bool = Field(
         True, description="runs that need fewer GPUs than this machine has share it where that disturbs none"
     )
+    pilot: bool = Field(
+        True,
+        description=(
+            "measure a few steps of one run first, to say what a long sweep will cost like which nothing has been "
+            "measured"
+        ),
+    )
 
 
 class BudgetConfig(Section):

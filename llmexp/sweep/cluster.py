@@ -30,6 +30,8 @@ from llmexp.sweep.resume import LOST_RESULT, restored_plan, why_again
 class RunsOnCluster:
     """Submits the missing runs to SLURM and waits for them."""
 
+    measures_here = False
+
     def __init__(self, options: SlurmOptions) -> None:
         self._options = options
 

@@ -1,6 +1,7 @@
 """The expected cost of a sweep before it starts.
 
-It comes from earlier runs in the outputs folder, else from the paper's cells; otherwise it is unknown.
+It comes from earlier runs in the outputs folder, else from the paper's cells, else from a pilot; otherwise it is
+unknown.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ _SOURCES = {
     "same": "{} as they took before",
     "like": "{} as runs like them took",
     "paper": "{} by the paper's tokens/s, start-up left out",
+    "pilot": "{} by steps measured just now",
+    "flops": "{} as if at the FLOP/s of these steps",
     "unknown": "{} unknown",
 }
 
@@ -152,7 +155,7 @@ def _held_s(plan: RunPlan, folder: RunFolder, history: _History) -> tuple[float 
         return _held_like_s(nearest, plan), "like"
     rate = get_task(plan.config.task.name).published_rate(plan)
     # Of a batch that is searched for, the work is not known before.
-    return (_amount(plan) / rate, "paper") if rate and plan.amount else (None, "unknown")
+    return (work_of(plan) / rate, "paper") if rate and plan.amount else (None, "unknown")
 
 
 def _speed(plan: RunPlan, history: _History) -> Speed | None:
@@ -180,9 +183,9 @@ def _held_like_s(run: RunOverview, plan: RunPlan) -> float:
     """Return one start-up for each repeat, plus all samples at the earlier run's rate, in seconds."""
     rate = run.rate or 0.0
     startup_s = max(0.0, (run.held_s or 0.0) / run.repeats - (run.warmup_samples + run.samples) * run.amount / rate)
-    return plan.config.measure.repeats * startup_s + _amount(plan) / rate
+    return plan.config.measure.repeats * startup_s + work_of(plan) / rate
 
 
-def _amount(plan: RunPlan) -> float:
+def work_of(plan: RunPlan) -> float:
     """Return the amount of work of all samples of all repeats."""
     return plan.config.measure.repeats * plan.samples * plan.amount

@@ -19,6 +19,8 @@ class RunsHere:
     Runs whose repeats are interleaved come last.
     """
 
+    measures_here = True
+
     def __init__(self, began: str) -> None:
         """`began` is the sweep's start in ISO 8601; runs that other drivers end later are not measured again."""
         self._began = began

@@ -16,6 +16,7 @@ from llmexp.record.sweep_order import note_order
 from llmexp.sweep.budget import left_out_line, within_budget
 from llmexp.sweep.cost import cost_line, costs_of
 from llmexp.sweep.measuring import folder_of
+from llmexp.sweep.pilot import piloted
 from llmexp.sweep.report import print_so_far, report
 from llmexp.sweep.runner import Runner
 from llmexp.tasks import get_task
@@ -27,7 +28,7 @@ def run_sweep(plans: Sequence[RunPlan], runner: Runner) -> int:
     Raises ConfigError, before anything starts, where the records cannot be kept or the budget is too small.
     """
     check_store(plans[0])
-    plans = affordable(plans)
+    plans = affordable(plans, pilots=runner.measures_here)
     folders = [folder_of(plan) for plan in plans]
     note_order(folders)
     try:
@@ -64,12 +65,16 @@ def _has_answer(folder: RunFolder) -> bool:
     return result is not None and result.status.is_answer
 
 
-def affordable(plans: Sequence[RunPlan]) -> list[RunPlan]:
+def affordable(plans: Sequence[RunPlan], *, pilots: bool = False) -> list[RunPlan]:
     """Announce the sweep and its cost, and return the runs that its budget allows.
+
+    With `pilots`, a few steps are measured first where the cost of a long sweep is unknown.
 
     Raises ConfigError where the budget refuses the sweep.
     """
     costs = costs_of(plans, [folder_of(plan) for plan in plans])
+    if pilots:
+        costs = piloted(costs)
     allowed = within_budget(costs, plans[0].config.budget)
     kept = list(compress(plans, allowed))
     warnings = dict.fromkeys(get_task(plan.config.task.name).warning(plan) for plan in kept)

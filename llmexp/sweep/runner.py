@@ -11,6 +11,9 @@ from llmexp.record.plan import RunPlan
 class Runner(Protocol):
     """An object that measures the plans of a sweep."""
 
+    measures_here: bool
+    """Tell whether the runs are measured on this machine, one after the other."""
+
     def run(self, plans: Sequence[RunPlan]) -> Sequence[bool] | None:
         """Measure the plans without an answer and say of each plan whether it met no error of its own.
 

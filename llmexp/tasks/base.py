@@ -157,3 +157,7 @@ class Task(ABC, Generic[C, P]):
     def published_speed(self, plan: P) -> tuple[float, str] | None:
         """Return the rate of one device that was published nearest to the run, and where; None where none was."""
         return None
+
+    def pilot(self, plan: P) -> P | None:
+        """Return a run of few samples that tells how long the plan's will take; None where there is none."""
+        return None

@@ -32,6 +32,17 @@ def test_the_mean_token_is_of_the_measured_window_alone() -> None:
     assert LengthSchedule((20,), 1, 3).of_mean_token == 20
 
 
+@pytest.mark.parametrize(("warmup_steps", "steps"), [(0, 3), (1, 9), (5, 6), (9, 1)])
+def test_the_mean_token_is_that_of_all_steps_one_by_one(warmup_steps: int, steps: int) -> None:
+    schedule = LengthSchedule((10, 17, 40), warmup_steps, steps)
+    lengths = [schedule.at(step) for step in range(warmup_steps, warmup_steps + steps)]
+    assert schedule.of_mean_token == sum(length**2 for length in lengths) / sum(lengths)
+
+
+def test_a_plan_of_very_many_steps_counts_none_of_them(tiny_plan: Plan) -> None:
+    assert grown(tiny_plan, 64, 256, measure__steps=10**9).samples > 10**9
+
+
 def test_flops_lie_between_those_of_the_lengths(tiny_plan: Plan) -> None:
     of_one = [tiny_plan(data={"name": "text", "seq_len": length}).flops_per_token for length in (64, 256)]
     flops = grown(tiny_plan, 64, 256, measure__steps=9, measure__warmup_steps=1).flops_per_token

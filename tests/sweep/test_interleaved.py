@@ -6,6 +6,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -63,6 +64,7 @@ class Turns:
 def turns(result_of, monkeypatch) -> Turns:
     fake = Turns(result_of)
     monkeypatch.setattr("llmexp.launch.run.take_turns", fake)
+    monkeypatch.setattr("llmexp.sweep.pilot.LEAST_STARTS", inf)
     return fake
 
 

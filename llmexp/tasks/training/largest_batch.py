@@ -12,6 +12,7 @@ from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.result import PointVerdict, ResultPoint, RunResult, RunStatus
 from llmexp.schema.section import MAX
 from llmexp.schema.training import FIT_TRIES, BatchConfig
+from llmexp.tasks.training.short_run import shortened
 
 # The optimizer's states come with the first step and the allocator's peak with the second; the others tell the speed.
 TRIAL_WARMUP_STEPS, TRIAL_STEPS = 2, 5
@@ -96,22 +97,7 @@ def _probes(plan: TrainingPlan, trials: Sequence[RunResult]) -> Iterator[Probe]:
 
 def _trial(plan: TrainingPlan, micro: int, number: int) -> TrainingPlan:
     made = _of_batch(plan, micro)
-    asked = made.config.measure
-    shorter = {
-        "warmup_steps": min(TRIAL_WARMUP_STEPS, asked.warmup_steps),
-        "steps": min(TRIAL_STEPS, asked.steps),
-        "repeats": 1,
-        "tokens": None,
-        "stop_at_interval_share": None,
-        "profile": False,
-    }
-    keeping_nothing = {
-        "measure": asked.model_copy(update=shorter),
-        "task": made.config.task.model_copy(update={"save_model": False}),
-        "adapter": made.config.adapter.model_copy(update={"save": False}),
-    }
-    config = made.config.model_copy(update=keeping_nothing)
-    found = resolve(config, _words(plan, micro))
+    found = resolve(shortened(made.config, TRIAL_WARMUP_STEPS, TRIAL_STEPS), _words(plan, micro))
     assert isinstance(found, TrainingPlan)
     asked_for = " ".join(word for word in plan.label.split() if word != f"batch.micro={MAX}")
     label = f"{asked_for} trial {number + 1}, batch {micro}".strip()

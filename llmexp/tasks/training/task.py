@@ -26,6 +26,7 @@ from llmexp.tasks.training.repeats import RunConstants, TrainingRepeat
 from llmexp.tasks.training.report.row import TrainingRow
 from llmexp.tasks.training.report.searched_batch_plot import draw_search
 from llmexp.tasks.training.report.section import TrainingSection
+from llmexp.tasks.training.short_run import pilot
 
 # Two repeats may agree by chance, which would end the run too early.
 MIN_REPEATS = 3
@@ -128,6 +129,10 @@ class Training(Task[TrainingConfig, TrainingPlan]):
     def published_speed(self, plan: TrainingPlan) -> tuple[float, str] | None:
         """Return the tokens/s a GPU of the paper's cell with the nearest batch, and which cell that is."""
         return published_speed(plan)
+
+    def pilot(self, plan: TrainingPlan) -> TrainingPlan | None:
+        """Return a run of twice three of the plan's steps."""
+        return pilot(plan)
 
 
 PRETRAIN, FINETUNE = Training("pretrain"), Training("finetune")

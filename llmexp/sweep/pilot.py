@@ -1,0 +1,121 @@
+"""A pilot: a few steps of one run, measured before a long sweep like which nothing has been measured yet.
+
+They tell what the sweep will cost, which its budget needs to know, and the person in front of it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import mkdtemp
+
+from llmexp.errors import LlmexpError
+from llmexp.launch.display import say
+from llmexp.record.folder import RunFolder
+from llmexp.record.lock import living_holder
+from llmexp.record.plan import RunPlan
+from llmexp.record.result import RunStatus
+from llmexp.sweep.cost import Cost, work_of
+from llmexp.tasks import get_task
+
+# A pilot starts ranks twice; a sweep that starts them less often has to compute for this long at the least.
+LEAST_STARTS, LEAST_S = 8, 60.0
+# More than a rank of today's processors computes, where no peak of the hardware is known.
+_CPU_FLOPS_PER_S = 1e12
+# Runs that are out of memory, or fail, tell nothing; after so many the sweep starts without knowing.
+_TRIES = 3
+# Every run has a pilot where a sweep takes as many times as long as all of them.
+_TIMES_AS_LONG = 20
+_FOLDER = ".pilot"
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What a pilot tells: its rate, and the time that a repeat takes besides its steps; and how long it took itself."""
+
+    rate: float
+    other_s: float
+    took_s: float
+
+    def held_s(self, plan: RunPlan, slower: float = 1.0) -> float:
+        """Return the time that a run takes at this pace, its steps `slower` times as long, in seconds."""
+        return plan.config.measure.repeats * self.other_s + slower * work_of(plan) / self.rate
+
+
+def piloted(costs: Sequence[Cost]) -> list[Cost]:
+    """Return the costs, those that were unknown by pilots: as the run's own steps, or by the FLOPs of another's."""
+    unknown = [cost.plan for cost in costs if cost.source == "unknown" and cost.plan.config.sweep.pilot]
+    pilots = [(plan, pilot) for plan in unknown if (pilot := get_task(plan.config.task.name).pilot(plan))]
+    for index, (plan, pilot) in enumerate(pilots[:_TRIES] if _is_long(unknown) else ()):
+        if pace := _measured(pilot):
+            found = [_by(cost, plan, pace) for cost in costs]
+            later = pilots[index + 1 :]
+            if sum(cost.held_s or 0.0 for cost in found) < _TIMES_AS_LONG * pace.took_s * len(later):
+                return found
+            paces = {other.id: _measured(pilot) for other, pilot in later}
+            return [_by_its_own(cost, paces.get(cost.plan.id)) for cost in found]
+    return list(costs)
+
+
+def _is_long(plans: Sequence[RunPlan]) -> bool:
+    starts = sum(plan.config.measure.repeats for plan in plans)
+    return starts >= LEAST_STARTS or sum(map(_least_s, plans)) >= LEAST_S
+
+
+def _least_s(plan: RunPlan) -> float:
+    """Return the seconds that a run computes if its devices are at their peak; 0 where its FLOPs are not known."""
+    peak = max(plan.config.hardware.peak_flops_per_s.values(), default=_CPU_FLOPS_PER_S)
+    return work_of(plan) * (plan.flops_per_amount or 0.0) / (plan.devices * peak)
+
+
+def _measured(pilot: RunPlan) -> Pace | None:
+    """Measure the pilot and return its pace; None where it did not succeed."""
+    from llmexp.launch.run import run_one
+
+    say(f"{pilot.name} · a few steps, to say what the sweep will cost")
+    began_s = time.monotonic()
+    # What it meets, the sweep's own runs will meet and say.
+    with suppress(LlmexpError, OSError), _folder(pilot) as folder:
+        result = run_one(pilot, folder)
+        rate = result.metrics.get(pilot.rate) if result and result.status is RunStatus.SUCCESS else None
+        if result and rate:
+            other_s = result.turns[-1].seconds - pilot.samples * pilot.amount / rate.mean
+            return Pace(rate.mean, max(0.0, other_s), time.monotonic() - began_s)
+    return None
+
+
+@contextmanager
+def _folder(pilot: RunPlan) -> Iterator[RunFolder]:
+    """Make a run's folder that no listing of runs finds, where a container sees it too, and remove it afterwards."""
+    root = pilot.folder.parent / _FOLDER
+    root.mkdir(parents=True, exist_ok=True)
+    for left in root.glob("*/*"):  # by a driver that was killed
+        if living_holder(RunFolder(left).drivers) is None:
+            shutil.rmtree(left.parent, ignore_errors=True)
+    place = Path(mkdtemp(dir=root))
+    try:
+        yield RunFolder(place / pilot.folder_name)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+        with suppress(OSError):
+            root.rmdir()
+
+
+def _by(cost: Cost, piloted: RunPlan, pace: Pace) -> Cost:
+    """Return a run's cost by the pilot of one of its sweep; unknown where the FLOPs of one of both are."""
+    if cost.source != "unknown":
+        return cost
+    if cost.plan is piloted:
+        return _by_its_own(cost, pace)
+    flops, of_pilot = cost.plan.flops_per_amount, piloted.flops_per_amount
+    if not flops or not of_pilot:
+        return cost
+    return replace(cost, held_s=pace.held_s(cost.plan, slower=flops / of_pilot), source="flops")
+
+
+def _by_its_own(cost: Cost, pace: Pace | None) -> Cost:
+    return replace(cost, held_s=pace.held_s(cost.plan), source="pilot") if pace else cost
