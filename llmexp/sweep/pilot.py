@@ -29,7 +29,7 @@ _CPU_FLOPS_PER_S = 1e12
 # Runs that are out of memory, or fail, tell nothing; after so many the sweep starts without knowing.
 _TRIES = 3
 # Every run has a pilot where a sweep takes as many times as long as all of them.
-_TIMES_AS_LONG = 20
+_TIMES_AS_LONG = 10
 _FOLDER = ".pilot"
 
 

@@ -22,7 +22,7 @@ from llmexp.sweep.pilot import Pace
 from llmexp.tasks import get_task
 
 # 2 x 350 positions a step, so that a step takes a second.
-SEEN = Pace(rate=700.0, other_s=4.0, took_s=100.0)
+SEEN = Pace(rate=700.0, other_s=4.0, took_s=200.0)
 LONG = {"measure__warmup_steps": 10, "measure__steps": 40, "measure__repeats": 8, "data__seq_len": 350}
 REAL = (
     *("model=tiny", "hardware=cpu", "engine=torch", "engine.launcher=fork", "tracking=none", "data=synthetic"),
@@ -83,8 +83,8 @@ def test_one_run_is_piloted_and_the_others_follow_by_their_flops(costs, pilots):
 
 
 def test_every_run_has_a_pilot_where_all_of_them_take_little_of_the_sweep(costs, pilots):
-    pilots.ends = [SEEN, Pace(rate=350.0, other_s=5.0, took_s=100.0), None]
-    # 3 runs of 8 x (4 + 300) s or more are 7296 s: more than 20 x 2 x 100 s.
+    pilots.ends = [SEEN, Pace(rate=350.0, other_s=5.0, took_s=200.0), None]
+    # 3 runs of 8 x (4 + 300) s or more are 7296 s: more than 10 x 2 x 200 s.
     naive, zero, fused = costs("Naive", "Z3", "F", measure__steps=290)
     assert pilots.ran == ["tiny Naive pilot", "tiny Z3 pilot", "tiny F pilot"]
     assert held([naive, zero]) == [("pilot", 8 * (4 + 300)), ("pilot", 8 * (5 + 600))]
