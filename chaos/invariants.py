@@ -16,7 +16,7 @@ from llmexp.record.mlflow.content import read
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunStatus
 from llmexp.record.samples import StepSample, read_samples
-from llmexp.tasks import get_task
+from llmexp.registry import get_task
 
 COLUMNS = re.compile(r"  +")
 ANSWERED = [status.value for status in RunStatus if status.is_answer]

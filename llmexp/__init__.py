@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from llmexp.version import __version__
+
 if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
-__version__ = "0.1.0"
+__all__ = ["__version__", "columns", "load"]
 
 
 def load(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], level: str = "runs") -> Any:

@@ -27,12 +27,12 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from omegaconf import OmegaConf
 
 from llmexp.cli.check import validate
-from llmexp.engines.resolve import resolve
 from llmexp.launch.stack import stack_digest
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import Metric, RunResult, RunStatus, Stability, to_json
 from llmexp.record.samples import StateBytes, StepSample, TrainingSummary
+from llmexp.tasks.resolve import resolve
 
 # Begun by nohup or in the background of a script, the tests ignore these signals, and so would all that they start.
 for number in (signal.SIGINT, signal.SIGHUP):

@@ -22,12 +22,13 @@ from llmexp.errors import NO_MEMORY, ServerError, ServerHungError, ServerNotRead
 from llmexp.launchers.rank.communication import log_connections
 from llmexp.launchers.rank.meeting import serve_store, take_leave
 from llmexp.machine.accelerators.here import visible_gpus
-from llmexp.record.folder import RunFolder, write_atomically
+from llmexp.record.folder import RunFolder
 from llmexp.record.identity import process_identity
 from llmexp.record.lock import end_with_holder
 from llmexp.record.process import die_with_parent
 from llmexp.record.result import to_json
 from llmexp.record.samples import RankFailure, RankSummary
+from llmexp.record.writing import write_atomically
 
 if TYPE_CHECKING:
     import torch

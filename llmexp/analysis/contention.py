@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmexp.analysis.throttling import Sample, counted, known_reasons, locked, sampled, sm_clock
-from llmexp.record.folder import read_json_lines
+from llmexp.record.reading import read_json_lines
 from llmexp.record.result import SmClock
 from llmexp.record.samples import GpuWindow, origin_unix_s, read_samples
 from llmexp.record.samples import Sample as RankSample

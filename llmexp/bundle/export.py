@@ -19,9 +19,10 @@ from pathlib import Path
 from llmexp.bundle.anonymous import Anonymizer
 from llmexp.bundle.archive import SUFFIXES
 from llmexp.errors import ConfigError, RecordError
-from llmexp.record.folder import PLAN, RESULT, RunFolder, temporary_for
+from llmexp.record.folder import PLAN, RESULT, RunFolder
 from llmexp.record.reading import LONGEST_LINES_BYTES, OddFileError, parsed, read_text
 from llmexp.record.redact import redact, redact_all
+from llmexp.record.writing import temporary_for
 
 _RECORDS = re.compile(r"[\w.-]+\.jsonl?")
 _LOGS = re.compile(r"(log|nccl)\.[\w.-]+")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
     from llmexp.cli.hydra_private import Hydra
 
 CONFIG = "config"
+# They import this room, and Hydra wants them where they are. An editable install hides that from Hydra's own search.
+PLUGINS = {
+    "hydra_plugins.llmexp_sweeper.sweeper": "LlmexpSweeper",
+    "hydra_plugins.llmexp_local.launcher": "LocalLauncher",
+    "hydra_plugins.llmexp_slurm.launcher": "SlurmLauncher",
+}
 
 
 class OutsideConf(SearchPathPlugin):
@@ -43,12 +50,8 @@ def hydra_app(folder: Path | None = None) -> Iterator[Hydra]:
     Plugins.instance().register(OutsideConf)
     try:
         with initialize_config_module("llmexp.conf", job_name="llmexp", version_base="1.3"):
-            from hydra_plugins.llmexp_local.launcher import LocalLauncher
-            from hydra_plugins.llmexp_slurm.launcher import SlurmLauncher
-            from hydra_plugins.llmexp_sweeper.sweeper import LlmexpSweeper
-
-            for plugin in (LlmexpSweeper, LocalLauncher, SlurmLauncher):
-                Plugins.instance().register(plugin)  # an editable install hides hydra_plugins from Hydra's own search
+            for module, plugin in PLUGINS.items():
+                Plugins.instance().register(getattr(import_module(module), plugin))
             hydra = GlobalHydra.instance().hydra
             assert hydra is not None
             if folder:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Never
 
-from llmexp import __version__
 from llmexp.bundle.archive import is_bundle, unpacked
 from llmexp.errors import ConfigError
 from llmexp.record.folder import RunFolder, find_runs
@@ -16,6 +15,7 @@ from llmexp.record.paths import RealPaths
 from llmexp.record.sweep_order import in_sweeps_order
 from llmexp.record.tracking_uri import check_uri
 from llmexp.terms import meant_by
+from llmexp.version import __version__
 
 COMMAND_NAMES = (
     "plan",

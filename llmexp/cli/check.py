@@ -14,10 +14,10 @@ from pydantic_core import ErrorDetails
 
 from llmexp.errors import ConfigError, nearest, unknown
 from llmexp.record.redact import is_secret_name, secret_in
+from llmexp.registry import get_task, task_names
 from llmexp.schema import RunConfig
 from llmexp.schema.kinds import wrong_value
 from llmexp.schema.tagged import Taken, types_of
-from llmexp.tasks import get_task, task_names
 from llmexp.terms import meant_by
 
 

@@ -25,12 +25,12 @@ from llmexp.cli.explain import explain
 from llmexp.cli.hydra_private import multiplied
 from llmexp.cli.overrides import accept, as_typed
 from llmexp.cli.typed import typed
-from llmexp.engines.resolve import resolve
 from llmexp.errors import ConfigError, DegreesError
 from llmexp.method import NAIVE
 from llmexp.record.naming import apart, own_words
 from llmexp.record.plan import RunPlan
-from llmexp.tasks import get_task
+from llmexp.registry import get_task
+from llmexp.tasks.resolve import resolve
 
 
 @dataclass(frozen=True)

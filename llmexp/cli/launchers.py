@@ -21,8 +21,8 @@ from llmexp.cli.compose import container_of
 from llmexp.cli.jobs import Job, plan_of, words_of
 from llmexp.cli.resolvers import register
 from llmexp.errors import LlmexpError
-from llmexp.record.folder import now
 from llmexp.record.plan import RunPlan
+from llmexp.record.writing import now
 from llmexp.sweep.interleaved import check_one_driver
 from llmexp.sweep.measuring import folder_of, joined, measure
 from llmexp.sweep.runner import Runner

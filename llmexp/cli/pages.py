@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from llmexp.errors import ConfigError, RecordError
-from llmexp.record.folder import write_atomically
+from llmexp.record.writing import write_atomically
 
 
 def write_page(text: str, what: str, path: Path | None, shown: bool) -> None:

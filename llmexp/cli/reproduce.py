@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from llmexp.engines.resolve import resolve
 from llmexp.errors import ConfigError, RecordError
 from llmexp.launch.preflight import other_hardware
 from llmexp.plan.detect import detect
@@ -21,6 +20,7 @@ from llmexp.report.reproduction import Verdict, judge
 from llmexp.report.terminal import print_comparison
 from llmexp.sweep.measuring import folder_of, remeasure
 from llmexp.sweep.run import check_store
+from llmexp.tasks.resolve import resolve
 
 SWEEP = "reproduced"
 # A single process, as in a first look, could not tell how far the next process is from it.

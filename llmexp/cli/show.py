@@ -9,8 +9,8 @@ from llmexp.cli.plan_answer import answer
 from llmexp.plan.memory import GIB, shortage
 from llmexp.plan.runtime import Needs, wrap
 from llmexp.record.plan import MemoryEstimate, RunPlan
+from llmexp.registry import get_task
 from llmexp.sweep.cost import Cost
-from llmexp.tasks import get_task
 
 
 def plan_text(cost: Cost, *, verbose: bool = False, stated: str = "") -> str:

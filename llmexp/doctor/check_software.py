@@ -13,13 +13,13 @@ from typing import Literal
 from packaging.requirements import Requirement
 
 from llmexp.doctor.finding import Finding
-from llmexp.engines import get_engine
 from llmexp.launch.compilers import compile_tools
 from llmexp.launch.ops import build_tools
 from llmexp.machine.accelerators.here import vendor
 from llmexp.machine.accelerators.nvidia import driver_cuda
 from llmexp.record.environment import DISTRIBUTIONS
 from llmexp.record.installed import OLDEST_PYTHON, installs, look, versions
+from llmexp.registry import get_engine
 
 Cuda = tuple[int, int]
 Level = Literal["ok", "warn", "fail"]

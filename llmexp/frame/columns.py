@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from llmexp.errors import LlmexpError
-from llmexp.tasks import get_task, task_names
+from llmexp.registry import get_task, task_names
 
 Meaning = dict[str, str]
 

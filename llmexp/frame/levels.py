@@ -9,8 +9,8 @@ from typing import Any
 from llmexp.record.requests import RequestSample
 from llmexp.record.result import Metric
 from llmexp.record.samples import CallSample, Sample, read_samples
+from llmexp.registry import get_task
 from llmexp.report.row import Row
-from llmexp.tasks import get_task
 
 # How a run was recorded, limited or told about is no setting of what it measures.
 _NO_SETTINGS = {"node", "tracking", "sweep", "budget", "force", "rerun"}

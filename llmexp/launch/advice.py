@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from llmexp.engines import get_engine
 from llmexp.launch.ending import Ending
 from llmexp.plan.unheard import unheard
 from llmexp.record.plan import RunPlan
 from llmexp.record.printed import Logs
 from llmexp.record.result import RunStatus
+from llmexp.registry import get_engine
 
 
 def advised(plan: RunPlan, repeat: Path, ending: Ending) -> Ending:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from llmexp import __version__
 from llmexp.analysis.contention import Machine, read_machine, windows_unix_s
 from llmexp.analysis.stability import AnyRepeat
 from llmexp.errors import ConfigError, RecordError
@@ -20,13 +19,15 @@ from llmexp.launch.turns import Turns, force_repeat_to_disk, is_finished, summar
 from llmexp.record.beside import beside
 from llmexp.record.calibration import calibration_for
 from llmexp.record.counted import Peaks
-from llmexp.record.folder import RunFolder, now
+from llmexp.record.folder import RunFolder
 from llmexp.record.plan import RunPlan
 from llmexp.record.redact import redact, redact_all
 from llmexp.record.result import Metric, ResultPoint, RunResult, RunStatus, Stability
 from llmexp.record.samples import GpuWindow, RankFailure
+from llmexp.record.writing import now
+from llmexp.registry import get_task
 from llmexp.schema import HardwareConfig
-from llmexp.tasks import get_task
+from llmexp.version import __version__
 
 # A full disk, a calibration that is gone by now, and what a damaged trace may still lead to.
 _OF_A_TRACE = (OSError, ConfigError, ArithmeticError, LookupError, MemoryError, TypeError, ValueError)

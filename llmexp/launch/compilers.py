@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from tempfile import gettempdir
 
-from llmexp.engines import get_engine
 from llmexp.launch.runtime import Runtime
 from llmexp.record.installed import C_COMPILERS, COMPILERS, Installed
 from llmexp.record.plan import RunPlan
+from llmexp.registry import get_engine
 
 
 def compile_tools(found: Installed, device: str) -> dict[str, str | None]:

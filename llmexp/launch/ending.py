@@ -8,7 +8,7 @@ from llmexp.record.folder import RunFolder
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunResult, RunStatus
 from llmexp.record.samples import RankFailure
-from llmexp.tasks import get_task
+from llmexp.registry import get_task
 
 
 @dataclass(frozen=True)

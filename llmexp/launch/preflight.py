@@ -9,7 +9,6 @@ import os
 import subprocess
 from collections.abc import Sequence
 
-from llmexp.engines import get_engine
 from llmexp.launch.compilers import uncompilable
 from llmexp.launch.ending import Ending
 from llmexp.launch.ops import unbuildable
@@ -23,6 +22,7 @@ from llmexp.plan.server_answer import why_no_answer
 from llmexp.record.installed import OLDEST_PYTHON, installs, version_of
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunStatus
+from llmexp.registry import get_engine
 
 CHECK_S = 60.0
 

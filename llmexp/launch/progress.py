@@ -13,7 +13,7 @@ from llmexp.record.digits import rounded, three_digits
 from llmexp.record.duration import duration
 from llmexp.record.plan import RunPlan
 from llmexp.record.printed import Logs, Output
-from llmexp.tasks import get_task
+from llmexp.registry import get_task
 
 # After this much printing without a step, the program is taken to report no steps to llmexp.
 UNHEARD_AFTER_S = 30.0

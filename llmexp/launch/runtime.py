@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from llmexp import plugins
-from llmexp.engines import get_engine
 from llmexp.engines.base import Engine
 from llmexp.launch.code import cache_folder, snapshot
 from llmexp.launch.forked import ForkedAgent
@@ -25,6 +24,7 @@ from llmexp.plan.server_address import API_KEY
 from llmexp.record.environment import DISTRIBUTIONS, VARIABLES
 from llmexp.record.installed import Installed, answer, look, question
 from llmexp.record.plan import RunPlan
+from llmexp.registry import get_engine
 from llmexp.schema import RunConfig
 
 # The first use of an image may have to fetch it.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from llmexp.engines import get_engine
 from llmexp.launch.runtime import Runtime, contributors
 from llmexp.record import environment
 from llmexp.record.plan import RunPlan
 from llmexp.record.worker_sources import worker_sources
+from llmexp.registry import get_engine
 
 
 def stack_digest(plan: RunPlan, device: str | None = None) -> str:

@@ -14,7 +14,7 @@ from llmexp.launch.stack import stack_digest
 from llmexp.record.folder import RunFolder
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunResult, RunStatus
-from llmexp.tasks import get_task
+from llmexp.registry import get_task
 
 # Endings that tell something of the run itself.
 _TELLING = (RunStatus.SUCCESS, RunStatus.OOM)

@@ -16,11 +16,12 @@ from pydantic import ValidationError
 
 from llmexp.errors import RecordError
 from llmexp.launch.stack import stack_digest
-from llmexp.record.folder import WAITING, RunFolder, force_to_disk, now
+from llmexp.record.folder import WAITING, RunFolder
 from llmexp.record.identity import process_identity
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunStatus, Turn
 from llmexp.record.samples import RankSummary
+from llmexp.record.writing import force_to_disk, now
 
 Order = Literal["run_by_run", "interleaved"]
 

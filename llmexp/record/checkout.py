@@ -9,9 +9,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from llmexp.record.folder import write_atomically
 from llmexp.record.git import changes, git, is_dirty
 from llmexp.record.redact import redact
+from llmexp.record.writing import write_atomically
 
 # A larger diff is a copy of something, not a change that a person reads.
 LARGEST_DIFF_BYTES = 1_000_000

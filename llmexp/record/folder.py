@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import secrets
-import time
-from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,10 +13,12 @@ from pydantic import BaseModel
 
 from llmexp.errors import RecordError
 from llmexp.record.identity import is_alive, is_same, is_visible
+from llmexp.record.lock import living_holder
 from llmexp.record.paths import folders_in, is_there, names_in
-from llmexp.record.reading import LONGEST_LINES_BYTES, parsed, read_text
+from llmexp.record.reading import read_json_lines, read_text
 from llmexp.record.result import RunResult, RunStatus, to_json
 from llmexp.record.unreadable_record import unreadable_record
+from llmexp.record.writing import now, write_atomically
 
 if TYPE_CHECKING:
     from llmexp.record.shared_parts import SharedParts
@@ -213,8 +210,6 @@ class RunFolder:
         """
         if not self.drivers.exists():
             return is_alive(driver)
-        from llmexp.record.lock import living_holder
-
         holder = living_holder(self.drivers)
         return holder is not None and is_same(driver, holder)
 
@@ -245,50 +240,3 @@ def find_runs(root: Path) -> list[RunFolder]:
 
 def _is_run(path: str) -> bool:
     return any(is_there(f"{path}/{name}") for name in (PLAN, RESULT))
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file by rename within its folder; missing parents are created."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = temporary_for(path)
-    try:
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), "w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())  # without this, a power failure may leave the name without the text
-        temporary.replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
-
-
-def force_to_disk(paths: Iterable[Path]) -> None:
-    """Force what was written to these files to disk, so that it survives a power failure where the filesystem can."""
-    for path in paths:
-        with contextlib.suppress(OSError), path.open("rb") as file:
-            os.fsync(file.fileno())
-
-
-def temporary_for(path: Path) -> Path:
-    """Return a hidden name beside `path` that no other process uses or can guess, on this or any other host."""
-    return path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-
-
-def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the records of a JSONL file that may still be written to; raises OddFileError, OSError.
-
-    A missing file yields nothing, and lines that were cut off are left out.
-    """
-    if not path.exists():
-        return
-    for line in read_text(path, LONGEST_LINES_BYTES).splitlines():
-        try:
-            yield parsed(line)
-        except ValueError:
-            continue
-
-
-def now() -> str:
-    """Return the present time in ISO 8601, UTC, with milliseconds."""
-    return datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")

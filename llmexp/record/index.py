@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from llmexp.errors import RecordError
-from llmexp.record.folder import PLAN, RESULT, RunFolder, write_atomically
+from llmexp.record.folder import PLAN, RESULT, RunFolder
 from llmexp.record.naming import own_words
 from llmexp.record.plan import RunPlan
 from llmexp.record.reading import read_json
 from llmexp.record.result import RunResult
 from llmexp.record.samples import Sample, read_samples
+from llmexp.record.writing import write_atomically
 
 INDEX = ".index.json"
 UNREADABLE = "unreadable"

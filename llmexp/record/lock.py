@@ -25,11 +25,11 @@ from pathlib import Path
 from typing import Any
 
 from llmexp.record.duration import duration
-from llmexp.record.folder import now
 from llmexp.record.heartbeat import EVERY_S, SILENT_S, beating, touch
 from llmexp.record.identity import HEARTBEAT, await_unlocked, is_alive, is_locked, is_visible, process_identity, unlock
 from llmexp.record.identity import lock as keep_locked
 from llmexp.record.reading import read_json
+from llmexp.record.writing import now
 
 HOLDER = ".holder"
 _TRY_EVERY_S = 0.5

@@ -16,8 +16,8 @@ from llmexp.record.naming import name_of
 from llmexp.record.reading import parsed, read_text
 from llmexp.record.samples import Record, StateBytes
 from llmexp.record.unreadable_record import unreadable_record
+from llmexp.registry import get_task
 from llmexp.schema import HfModel, RunConfig, RuntimeConfig
-from llmexp.tasks import get_task
 
 if TYPE_CHECKING:
     from llmexp.record.shared_parts import SharedParts

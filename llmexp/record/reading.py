@@ -10,6 +10,7 @@ import json
 import os
 import re
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -91,3 +92,17 @@ def as_cell(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     return f"'{plain(value)}" if value.startswith(_FORMULA) else plain(value)
+
+
+def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the records of a JSONL file that may still be written to; raises OddFileError, OSError.
+
+    A missing file yields nothing, and lines that were cut off are left out.
+    """
+    if not path.exists():
+        return
+    for line in read_text(path, LONGEST_LINES_BYTES).splitlines():
+        try:
+            yield parsed(line)
+        except ValueError:
+            continue

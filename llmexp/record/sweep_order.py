@@ -7,8 +7,9 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from llmexp.record.folder import RunFolder, write_atomically
+from llmexp.record.folder import RunFolder
 from llmexp.record.reading import read_json
+from llmexp.record.writing import write_atomically
 
 ORDER = ".order.json"
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from llmexp.errors import RecordError
-from llmexp.record.folder import RunFolder, write_atomically
+from llmexp.record.folder import RunFolder
 from llmexp.record.reading import read_text
 from llmexp.record.samples import Record
+from llmexp.record.writing import write_atomically
 
 PHASE, COMPUTATION, COMMUNICATION, COPIES, IDLE = "phase", "computation", "communication", "copies", "idle"
 ROWS = (PHASE, COMPUTATION, COMMUNICATION, COPIES, IDLE)

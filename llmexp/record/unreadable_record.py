@@ -11,9 +11,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from llmexp import __version__
 from llmexp.errors import DamagedError, RecordError
 from llmexp.record.reading import OddFileError, parsed, read_json, read_text
+from llmexp.version import __version__
 
 # For each file of a run: the other file that has the run's command too, and its key there.
 _BESIDE = {"plan.json": ("result.json", "command"), "result.json": ("plan.json", "rerun_command")}

@@ -8,16 +8,16 @@ from typing import Any
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from llmexp import __version__
 from llmexp.errors import ConfigError
 from llmexp.record.flat import flat
-from llmexp.record.folder import write_atomically
 from llmexp.record.reading import OddFileError, parsed, read_text
 from llmexp.record.result import Metric, RunStatus, to_json
 from llmexp.record.samples import Record
 from llmexp.record.trained import Trained
+from llmexp.record.writing import write_atomically
 from llmexp.report.compare import environment_of, settings_of
 from llmexp.report.row import Row
+from llmexp.version import __version__
 
 KIND = "llmexp baseline"
 SCHEMA = 2

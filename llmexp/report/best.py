@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
 from llmexp.record.digits import rounded
+from llmexp.registry import get_task
 from llmexp.report.row import DOUBTS, Row
-from llmexp.tasks import get_task
 
 
 def best_figures(rows: Iterable[Row]) -> dict[str, float]:

@@ -10,9 +10,9 @@ from llmexp.analysis.inference import Estimate
 from llmexp.analysis.many_rows import Verdict
 from llmexp.analysis.metric import Better
 from llmexp.errors import ConfigError
+from llmexp.registry import get_task
 from llmexp.report.baseline import Measured
 from llmexp.report.sets import PairedRow, SetComparison, compare_sets
-from llmexp.tasks import get_task
 
 MeasuredBlock = tuple[Measured, Measured]
 

@@ -14,9 +14,9 @@ from llmexp.record.folder import RunFolder
 from llmexp.record.naming import NOT_MEASURED
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import Metric, RunStatus
+from llmexp.registry import get_task
 from llmexp.report.equivalence import Equivalence, of_rows
 from llmexp.report.row import OOM, Row, read_row
-from llmexp.tasks import get_task
 
 WHY_PRECISION = "precision.chosen_because"
 # These differ between any two moments.

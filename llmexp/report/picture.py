@@ -9,7 +9,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Literal
 
 from llmexp.errors import RecordError
-from llmexp.record.folder import temporary_for
+from llmexp.record.writing import temporary_for
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

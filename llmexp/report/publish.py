@@ -7,8 +7,8 @@ from collections import defaultdict
 from pathlib import Path
 
 from llmexp.errors import RecordError
-from llmexp.record.folder import write_atomically
 from llmexp.record.result import RunStatus
+from llmexp.record.writing import write_atomically
 from llmexp.report.row import Row
 from llmexp.report.table import Report
 from llmexp.report.text import comma_separated, markdown

@@ -12,8 +12,8 @@ from llmexp.analysis.contention import read_machine
 from llmexp.analysis.paired import RepeatInRound
 from llmexp.errors import RecordError
 from llmexp.record.result import RunResult, Turn
+from llmexp.registry import get_task
 from llmexp.report.row import Row
-from llmexp.tasks import get_task
 
 Rounds = Callable[[Any], Sequence[RepeatInRound]]
 

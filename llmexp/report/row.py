@@ -11,7 +11,7 @@ from llmexp.record.folder import RunFolder
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import Metric, RunResult, RunStatus, Stability
 from llmexp.record.trained import Trained
-from llmexp.tasks import get_task
+from llmexp.registry import get_task
 
 if TYPE_CHECKING:
     from llmexp.record.shared_parts import SharedParts

@@ -15,10 +15,10 @@ from llmexp.record.folder import RunFolder
 from llmexp.record.plan import RunPlan
 from llmexp.record.samples import Sample, read_samples
 from llmexp.record.timeline import read_timeline
+from llmexp.registry import get_task
 from llmexp.report.breakdown.timeline_plot import draw_timeline
 from llmexp.report.picture import COLOURS, INK, new_figure, plain, save
 from llmexp.report.row import Row, read_row
-from llmexp.tasks import get_task
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

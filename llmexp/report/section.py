@@ -14,6 +14,7 @@ from typing import Any
 
 from llmexp.analysis.metric import MetricSpec
 from llmexp.record.result import Metric
+from llmexp.registry import get_task
 from llmexp.report.cells import mean_of, own_words, rate_cell
 from llmexp.report.columns import Bars, Column, Detail
 from llmexp.report.control import control_lines
@@ -29,7 +30,6 @@ from llmexp.report.row import HERE, OOM, Row
 from llmexp.report.signs import doubt_sign
 from llmexp.report.stacks import has_several_stacks
 from llmexp.report.stated_training import StatedTraining
-from llmexp.tasks import get_task
 
 _IN_TITLE = {"task": "{}", "hardware": "on {}", "engine": "{}", "ranks": "{} ranks", "runtime": "{}"}
 

@@ -11,10 +11,10 @@ from llmexp.analysis.metric import Better, MetricSpec
 from llmexp.analysis.same_training import UNKNOWN, Sameness, is_another, where_asked
 from llmexp.errors import ConfigError, unknown
 from llmexp.record.result import Metric
+from llmexp.registry import get_task
 from llmexp.report.baseline import Measured
 from llmexp.report.compare import Difference
 from llmexp.report.pool import pool
-from llmexp.tasks import get_task
 
 Outcome = Literal["better", "worse", "within", "unknown", "lost", "another training", "not compared"]
 Key = tuple[tuple[str, str], ...]

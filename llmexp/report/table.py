@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 from llmexp.errors import ConfigError, RecordError
 from llmexp.record.folder import RunFolder
+from llmexp.registry import get_task
 from llmexp.report.row import Row, read_row
 from llmexp.report.section import Section
 from llmexp.report.stated_training import StatedTraining
-from llmexp.tasks import get_task
 
 
 @dataclass(frozen=True)

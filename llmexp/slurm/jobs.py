@@ -18,15 +18,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from llmexp import __version__
 from llmexp.errors import RecordError
 from llmexp.launch.display import say
-from llmexp.record.folder import RunFolder, now, read_json_lines
+from llmexp.record.folder import RunFolder
 from llmexp.record.lock import acquire_waiting
 from llmexp.record.plan import RunPlan
+from llmexp.record.reading import read_json_lines
 from llmexp.record.result import RunResult
 from llmexp.record.unreadable_record import unreadable_record
+from llmexp.record.writing import now
 from llmexp.slurm.queue import Job
+from llmexp.version import __version__
 
 # The suffix of a job's log file, after the job's number.
 LOG = "_0_log.out"

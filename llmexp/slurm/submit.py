@@ -20,9 +20,10 @@ from llmexp.launch.runtime import contributing_modules
 from llmexp.plan.cores import cores_of
 from llmexp.plan.memory import GIB
 from llmexp.record.checkout import SUBMITTED, keep_checkouts
-from llmexp.record.folder import RunFolder, now
+from llmexp.record.folder import RunFolder
 from llmexp.record.installed import installs
 from llmexp.record.plan import RunPlan
+from llmexp.record.writing import now
 from llmexp.slurm.jobs import Intent, Submitted, intend, note, slurm_folder, submission_folder, withdraw
 from llmexp.slurm.options import SlurmOptions
 from llmexp.slurm.queue import cores_a_gpu, max_array_size

@@ -6,9 +6,9 @@ import json
 import sys
 
 from llmexp.errors import LlmexpError
-from llmexp.record.folder import now
 from llmexp.record.plan import RunPlan
 from llmexp.record.process import die_with_parent
+from llmexp.record.writing import now
 from llmexp.sweep.measuring import folder_of, measure
 from llmexp.sweep.share import wait_for_any
 

@@ -20,8 +20,8 @@ from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.index import RunOverview, kind_of, overviews
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunStatus
+from llmexp.registry import get_task
 from llmexp.sweep.resume import why_again
-from llmexp.tasks import get_task
 
 # The time that an earlier run held its devices is evidence only where the run ended by itself.
 _TELLING = (RunStatus.SUCCESS, RunStatus.OOM, RunStatus.TIMEOUT)

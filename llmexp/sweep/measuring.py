@@ -11,8 +11,8 @@ from functools import partial
 from llmexp.errors import LlmexpError, RecordError
 from llmexp.record.folder import RunFolder
 from llmexp.record.plan import RunPlan
+from llmexp.registry import get_task
 from llmexp.sweep.resume import is_anothers, restored_plan, why_run
-from llmexp.tasks import get_task
 
 
 def joined(plan: RunPlan) -> bool:

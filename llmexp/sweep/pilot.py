@@ -19,8 +19,8 @@ from llmexp.record.folder import RunFolder
 from llmexp.record.lock import living_holder
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunStatus
+from llmexp.registry import get_task
 from llmexp.sweep.cost import Cost, work_of
-from llmexp.tasks import get_task
 
 # A pilot starts ranks twice; a sweep that starts them less often has to compute for this long at the least.
 LEAST_STARTS, LEAST_S = 8, 60.0

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llmexp.record.folder import RunFolder, find_runs, write_atomically
+from llmexp.record.folder import RunFolder, find_runs
+from llmexp.record.writing import write_atomically
 from llmexp.schema import TrackingConfig
 
 if TYPE_CHECKING:

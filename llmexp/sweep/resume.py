@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from llmexp.errors import DamagedError, RecordError
-from llmexp.record.folder import RunFolder, now
+from llmexp.record.folder import RunFolder
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunResult, RunStatus
+from llmexp.record.writing import now
+from llmexp.registry import get_task
 from llmexp.schema import RunConfig
-from llmexp.tasks import get_task
 
 LOST_RESULT = "its result.json is damaged"
 

@@ -13,13 +13,13 @@ from llmexp.record.filesystem import nearest_existing
 from llmexp.record.folder import RunFolder
 from llmexp.record.plan import RunPlan
 from llmexp.record.sweep_order import note_order
+from llmexp.registry import get_task
 from llmexp.sweep.budget import left_out_line, within_budget
 from llmexp.sweep.cost import cost_line, costs_of
 from llmexp.sweep.measuring import folder_of
 from llmexp.sweep.pilot import piloted
 from llmexp.sweep.report import print_so_far, report
 from llmexp.sweep.runner import Runner
-from llmexp.tasks import get_task
 
 
 def run_sweep(plans: Sequence[RunPlan], runner: Runner) -> int:

@@ -16,10 +16,10 @@ from llmexp.__main__ import main
 from llmexp.bundle.anonymous import Anonymizer
 from llmexp.bundle.archive import unpacked
 from llmexp.bundle.export import Contents, export
-from llmexp.engines.resolve import resolve
 from llmexp.errors import ConfigError
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.plan import RunPlan
+from llmexp.tasks.resolve import resolve
 
 GPU = "GPU-11111111-2222-3333-4444-555555555555"
 NODE = "node17.cluster.example"

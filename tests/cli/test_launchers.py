@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmexp.engines import resolve
+from llmexp.tasks import resolve
 
 QUIET = ("tracking=none", "model=tiny", "hardware=cpu")
 

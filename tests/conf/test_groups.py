@@ -8,7 +8,7 @@ import pytest
 
 from llmexp.cli.arguments import run_parser
 from llmexp.cli.words import jobs_of
-from llmexp.engines import ENGINES
+from llmexp.registry import ENGINES
 
 ROOT = Path(__file__).parents[2]
 NEED_A_PATH_OR_GPU = ("hf", "gpu")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from planning import make_plan
 
-from llmexp.engines import get_engine
 from llmexp.plan.training_plan import TrainingPlan
+from llmexp.registry import get_engine
 from llmexp.tasks.training.repeats import RunConstants
 
 OFFLOAD, LIGER, CUDNN = "memory.activation_offload=true", "kernels.liger=true", "kernels.flash=cudnn"

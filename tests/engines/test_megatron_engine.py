@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from planning import make_plan
 
-from llmexp.engines import get_engine
 from llmexp.engines.megatron import FUSIONS
 from llmexp.launch.compilers import uncompilable
 from llmexp.plan.training_plan import TrainingPlan
+from llmexp.registry import get_engine
 
 OFF = f"+engine.options.transformer={{{','.join(f'{name}:false' for name in FUSIONS)}}}"
 
@@ -174,7 +174,7 @@ def test_one_queue_orders_the_kernels_where_tp_or_cp_rely_on_it(
 
 def test_planning_imports_neither_megatron_nor_torch() -> None:
     code = (
-        "import sys; from llmexp.engines import get_engine; get_engine('pretrain', 'megatron'); "
+        "import sys; from llmexp.registry import get_engine; get_engine('pretrain', 'megatron'); "
         "print({'torch', 'megatron'} & {*sys.modules})"
     )
     assert (

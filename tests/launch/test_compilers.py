@@ -4,8 +4,8 @@ import sysconfig
 
 import pytest
 
-from llmexp.engines import get_engine
 from llmexp.launch.compilers import compiler_variables, uncompilable
+from llmexp.registry import get_engine
 
 
 @pytest.fixture

@@ -15,7 +15,8 @@ from llmexp.launch.interrupt import Waited
 from llmexp.launch.run import RunInTurns, take_turns
 from llmexp.launch.turns import standing
 from llmexp.plan.training_plan import TrainingPlan
-from llmexp.record.folder import RunFolder, read_json_lines
+from llmexp.record.folder import RunFolder
+from llmexp.record.reading import read_json_lines
 from llmexp.record.result import RunResult, RunStatus, seconds_between
 
 WAITED = "its sweep was interrupted while it waited for its next repeat"

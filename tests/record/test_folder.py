@@ -7,10 +7,12 @@ import pytest
 
 from llmexp.errors import RecordError
 from llmexp.launch.attempt import set_aside
-from llmexp.record.folder import RunFolder, find_runs, read_json_lines, write_atomically
+from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.identity import identity_of, process_identity
 from llmexp.record.lock import acquire
+from llmexp.record.reading import read_json_lines
 from llmexp.record.result import RunResult
+from llmexp.record.writing import write_atomically
 
 
 def _dead_process() -> dict[str, object]:

@@ -15,11 +15,11 @@ from llmexp.launch.forked import ForkedAgent
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.result import Metric, RunResult, RunStatus, Turn
+from llmexp.registry import get_task
 from llmexp.sweep import pilot
 from llmexp.sweep.cost import Cost, costs_of
 from llmexp.sweep.measuring import folder_of
 from llmexp.sweep.pilot import Pace
-from llmexp.tasks import get_task
 
 # 2 x 350 positions a step, so that a step takes a second.
 SEEN = Pace(rate=700.0, other_s=4.0, took_s=200.0)

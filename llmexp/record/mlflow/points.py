@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from llmexp.record.breakdown import read_breakdown
-from llmexp.record.folder import RunFolder, read_json_lines
+from llmexp.record.folder import RunFolder
 from llmexp.record.plan import RunPlan
+from llmexp.record.reading import read_json_lines
 from llmexp.record.result import RunResult, Stability
 from llmexp.record.samples import Sample, origin_unix_s, read_samples
 from llmexp.record.server_samples import ServerSample, read_server_samples, server_samples_path
-from llmexp.tasks import get_task
+from llmexp.registry import get_task
 
 S = TypeVar("S", bound=Sample)
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from llmexp.record.folder import write_atomically
 from llmexp.record.reading import as_cell, plain
 from llmexp.record.redact import redact, redact_all
+from llmexp.record.writing import write_atomically
 from llmexp.report.latex import PREAMBLE, float_of
 from llmexp.report.paper.view import PaperView
 from llmexp.report.screen import console, print_detail, write

@@ -14,9 +14,10 @@ from pathlib import Path
 from llmexp.errors import ConfigError, RecordError
 from llmexp.launch.display import say
 from llmexp.record.duration import duration
-from llmexp.record.folder import PREVIOUS, RunFolder, find_runs, write_atomically
+from llmexp.record.folder import PREVIOUS, RunFolder, find_runs
 from llmexp.record.lock import LockHeldError, acquire
 from llmexp.record.result import RunResult, RunStatus
+from llmexp.record.writing import write_atomically
 from llmexp.sweep.ab.side import Side
 from llmexp.sweep.ab.turns import Block, Measures, Turn, blocks
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from llmexp.analysis.contention import Machine, disturbances, sm_clocks
 from llmexp.analysis.quantity import Measurement
-from llmexp.engines import get_engine
 from llmexp.engines.micro import MicroEngine
 from llmexp.plan.identity import identity
 from llmexp.plan.micro_plan import MicroPlan
 from llmexp.plan.micro_points import points_of
 from llmexp.record.result import Metric, ResultPoint, Stability
 from llmexp.record.samples import CallSample
+from llmexp.registry import get_engine
 from llmexp.report.row import Row
 from llmexp.schema import MicroRunConfig
 from llmexp.tasks.base import Task

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from llmexp.engines import engine_names, get_engine
 from llmexp.engines.serving.base import BYTES, Served, ServingEngine
 from llmexp.errors import ConfigError, unknown
 from llmexp.plan import files
@@ -22,6 +21,7 @@ from llmexp.plan.server_plan import ServerPlan
 from llmexp.plan.serving_plan import ServingPlan
 from llmexp.record.plan import Command, MemoryEstimate
 from llmexp.record.samples import StateBytes
+from llmexp.registry import engine_names, get_engine
 from llmexp.schema import Dtype, HfModel, ServingRunConfig
 from llmexp.schema.load import PromptTexts
 from llmexp.schema.serving import ServeConfig

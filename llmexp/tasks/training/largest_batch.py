@@ -6,12 +6,12 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from llmexp.analysis.batch_search import BatchSearch, LargestBatch, Probe
-from llmexp.engines.resolve import resolve
 from llmexp.plan.fit import largest_micro
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.result import PointVerdict, ResultPoint, RunResult, RunStatus
 from llmexp.schema.section import MAX
 from llmexp.schema.training import FIT_TRIES, BatchConfig
+from llmexp.tasks.resolve import resolve
 from llmexp.tasks.training.short_run import shortened
 
 # The optimizer's states come with the first step and the allocator's peak with the second; the others tell the speed.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from llmexp.engines import get_engine
 from llmexp.engines.base import TrainingEngine
 from llmexp.engines.knobs import activation_offload_limit, flash_limit, liger_limit, tf32_limit
 from llmexp.errors import ConfigError, unknown
@@ -24,6 +23,7 @@ from llmexp.plan.shape import ModelShape, shape_of
 from llmexp.plan.tokens import with_steps_of_budget
 from llmexp.plan.trained import Trained, flops_per_token
 from llmexp.plan.training_plan import AtomChange, TrainingPlan
+from llmexp.registry import get_engine
 from llmexp.schema import DataConfig, InstructionsData, SizedModel, TextData, TrainingConfig
 
 

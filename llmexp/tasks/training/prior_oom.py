@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from llmexp.engines.resolve import resolve
 from llmexp.errors import RecordError
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import RunStatus
+from llmexp.tasks.resolve import resolve
 
 
 def out_of_memory_already(plan: TrainingPlan, sweep: Path, stack: str) -> str | None:

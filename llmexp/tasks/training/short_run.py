@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from llmexp.engines.resolve import resolve
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.schema import TrainingConfig
+from llmexp.tasks.resolve import resolve
 
 # The second repeat starts as all later ones do: from a warm disk, and with the kernels that the first one compiled.
 PILOT_WARMUP_STEPS, PILOT_STEPS, PILOT_REPEATS = 1, 2, 2

@@ -13,12 +13,12 @@ import pytest
 from planning import make_plan
 
 from llmexp.cli.show import plan_text
-from llmexp.engines import get_engine
 from llmexp.launch.run import run_one
 from llmexp.launchers.rank.frame import Rank
 from llmexp.launchers.script.worker import exit_reason, hide_other_gpus
 from llmexp.record.result import RunResult, RunStatus
 from llmexp.record.samples import StepSample, read_samples
+from llmexp.registry import get_engine
 from llmexp.sweep.cost import Cost
 from llmexp.sweep.measuring import folder_of
 

@@ -11,7 +11,6 @@ import msgspec
 import pytest
 from protocol_server import VOCABULARY, greedy, server
 
-from llmexp.engines import get_engine
 from llmexp.engines.serving.base import Served, ServingEngine
 from llmexp.launchers.serving.client.address import Address
 from llmexp.launchers.serving.client.client import Client
@@ -20,6 +19,7 @@ from llmexp.launchers.serving.client.generate_stream import read_token
 from llmexp.launchers.serving.load import Load, Request, run
 from llmexp.plan.server_plan import RequestForm
 from llmexp.record.requests import RequestSample
+from llmexp.registry import get_engine
 from llmexp.schema import DenseModel
 
 MODEL = DenseModel(

@@ -3,8 +3,8 @@ import os
 import pytest
 
 from llmexp.errors import RecordError
-from llmexp.record.folder import write_atomically
 from llmexp.record.mlflow.content import LONGEST_VALUE, read
+from llmexp.record.writing import write_atomically
 
 
 def test_params_are_flat_and_say_what_ran_but_not_where_it_is_recorded(make_run):

@@ -5,7 +5,7 @@ import pytest
 from llmexp.errors import ConfigError
 from llmexp.plan.fit import largest_micro
 from llmexp.record.result import Metric, RunStatus
-from llmexp.tasks import get_task
+from llmexp.registry import get_task
 from llmexp.tasks.training.largest_batch import first_batch, next_trial, points_of, settled, with_batch
 
 

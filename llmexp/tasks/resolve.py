@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from llmexp import __version__
-from llmexp.engines import get_engine
 from llmexp.engines.limits import fork_limit
 from llmexp.errors import ConfigError
 from llmexp.record.calibration import AUTO, NONE, read_limits
 from llmexp.record.plan import RunPlan
 from llmexp.record.tracking_uri import check_uri
+from llmexp.registry import get_engine, get_task
 from llmexp.schema import RunConfig
-from llmexp.tasks import get_task
+from llmexp.version import __version__
 
 
 def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:

@@ -1,0 +1,91 @@
+"""The tasks and the engines by name; each is loaded when it is asked for, and other packages add theirs.
+
+Rooms that serve every task and every engine know them by this registry alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint
+from typing import TYPE_CHECKING, Any
+
+from llmexp import plugins
+from llmexp.errors import ConfigError, hint, unknown
+
+if TYPE_CHECKING:
+    from llmexp.engines.base import Engine
+    from llmexp.tasks.base import Task
+
+TASKS = {
+    "pretrain": "llmexp.tasks.training.task:PRETRAIN",
+    "finetune": "llmexp.tasks.training.task:FINETUNE",
+    "micro": "llmexp.tasks.micro.task:MICRO",
+    "serve": "llmexp.tasks.serving.task:SERVE",
+}
+_SERVERS = ("transformers", "vllm", "sglang", "lightllm", "tgi", "llama_cpp", "command")
+ENGINES = {name: f"llmexp.engines.{name}:ENGINE" for name in ("deepspeed", "megatron", "script", "torch", "micro")} | {
+    name: f"llmexp.engines.serving.{name}:ENGINE" for name in _SERVERS
+}
+# What those of other packages have to be.
+_TASK, _ENGINE = "llmexp.tasks.base:Task", "llmexp.engines.base:Engine"
+
+
+def task_names() -> list[str]:
+    """Return the names that `task=` accepts."""
+    return [*TASKS, *_outside_tasks()]
+
+
+def get_task(name: str) -> Task[Any, Any]:
+    """Return the task of this name, or raise ConfigError that lists the known names."""
+    if name not in TASKS and name not in task_names():
+        raise unknown("task", name, task_names())
+    task: Task[Any, Any] = _named(TASKS[name]) if name in TASKS else plugins.load(_outside_tasks()[name], _named(_TASK))
+    return task
+
+
+def engine_names(task: str) -> list[str]:
+    """Return the names that `engine=` accepts with this task; engines of broken packages are left out."""
+    return [name for name, engine in _loadable_engines() if task in engine.tasks]
+
+
+def get_engine(task: str, name: str) -> Engine[Any]:
+    """Return the engine of this name for a task; raise ConfigError with the names that there are."""
+    engine = _load_engine(name) if name in (*ENGINES, *_outside_engines()) else None
+    if engine is None or task not in engine.tasks:
+        names = engine_names(task)
+        raise ConfigError(
+            f"unknown engine '{name}': {hint('engine', name, names)}choices are {', '.join(names)}, with task={task}"
+        )
+    return engine
+
+
+def _load_engine(name: str) -> Engine[Any]:
+    engine: Engine[Any] = (
+        _named(ENGINES[name]) if name in ENGINES else plugins.load(_outside_engines()[name], _named(_ENGINE))
+    )
+    return engine
+
+
+def _loadable_engines() -> Iterator[tuple[str, Engine[Any]]]:
+    for name in (*ENGINES, *_outside_engines()):
+        try:
+            yield name, _load_engine(name)
+        except ConfigError:
+            continue
+
+
+def _outside_tasks() -> dict[str, EntryPoint]:
+    return plugins.points(plugins.TASKS, frozenset(TASKS))
+
+
+def _outside_engines() -> dict[str, EntryPoint]:
+    return plugins.points(plugins.ENGINES, frozenset(ENGINES))
+
+
+@cache
+def _named(place: str) -> Any:
+    """Return the object that `module:attribute` names."""
+    module, _, attribute = place.partition(":")
+    return getattr(import_module(module), attribute)
