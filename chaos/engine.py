@@ -6,11 +6,11 @@ import sys
 from typing import Any
 
 from chaos.ranks import LAUNCHER
-from llmexp.engines.base import TrainingEngine
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
 from llmexp.record.plan import Command
 from llmexp.schema import TrainingConfig
+from llmexp.tasks.training.engine import TrainingEngine
 
 
 class ScriptedEngine(TrainingEngine):

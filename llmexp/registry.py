@@ -15,8 +15,8 @@ from llmexp import plugins
 from llmexp.errors import ConfigError, hint, unknown
 
 if TYPE_CHECKING:
-    from llmexp.engines.base import Engine
     from llmexp.tasks.base import Task
+    from llmexp.tasks.engine import Engine
 
 TASKS = {
     "pretrain": "llmexp.tasks.training.task:PRETRAIN",
@@ -24,12 +24,15 @@ TASKS = {
     "micro": "llmexp.tasks.micro.task:MICRO",
     "serve": "llmexp.tasks.serving.task:SERVE",
 }
+# Of an engine whose folder has another name.
+_FOLDERS = {"torch": "torch_native"}
 _SERVERS = ("transformers", "vllm", "sglang", "lightllm", "tgi", "llama_cpp", "command")
-ENGINES = {name: f"llmexp.engines.{name}:ENGINE" for name in ("deepspeed", "megatron", "script", "torch", "micro")} | {
-    name: f"llmexp.engines.serving.{name}:ENGINE" for name in _SERVERS
-}
+ENGINES = {
+    name: f"llmexp.launchers.{_FOLDERS.get(name, name)}.engine:ENGINE"
+    for name in ("deepspeed", "megatron", "script", "torch", "micro")
+} | {name: f"llmexp.launchers.serving.engines.{name}:ENGINE" for name in _SERVERS}
 # What those of other packages have to be.
-_TASK, _ENGINE = "llmexp.tasks.base:Task", "llmexp.engines.base:Engine"
+_TASK, _ENGINE = "llmexp.tasks.base:Task", "llmexp.tasks.engine:Engine"
 
 
 def task_names() -> list[str]:

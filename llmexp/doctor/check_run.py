@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from llmexp.doctor.check_node import SLURM_COMMANDS, check_slurm
 from llmexp.doctor.finding import Finding
 from llmexp.launch.compilers import uncompilable
-from llmexp.launch.ops import unbuildable
 from llmexp.launch.preflight import certain_skip, missing_libraries, missing_server, other_hardware
 from llmexp.plan.detect import Detected
 from llmexp.record.plan import RunPlan
+from llmexp.registry import get_engine
 
 
 def check_run(plan: RunPlan, node: Detected | None) -> Iterator[Finding]:
@@ -22,7 +22,8 @@ def check_run(plan: RunPlan, node: Detected | None) -> Iterator[Finding]:
     yield _hardware(plan, elsewhere, later=node is None)
     yield _engine(plan, lacking)
     if not lacking:
-        uncompiled = unbuildable(plan) or uncompilable(plan)
+        engine = get_engine(plan.config.task.name, plan.config.engine.name)
+        uncompiled = engine.unbuildable(plan) or uncompilable(plan)
         yield Finding("fail" if uncompiled else "ok", "compiler", uncompiled or "the run lacks none")
     skipped = certain_skip(plan, None if elsewhere else node) or missing_server(plan)
     says = f"would be skipped: {skipped}" if skipped else "is supported, and its memory may suffice"

@@ -13,8 +13,7 @@ from typing import Literal
 from packaging.requirements import Requirement
 
 from llmexp.doctor.finding import Finding
-from llmexp.launch.compilers import compile_tools
-from llmexp.launch.ops import build_tools
+from llmexp.launch.compilers import build_tools, compile_tools
 from llmexp.machine.accelerators.here import vendor
 from llmexp.machine.accelerators.nvidia import driver_cuda
 from llmexp.record.environment import DISTRIBUTIONS

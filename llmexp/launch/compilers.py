@@ -1,4 +1,4 @@
-"""The tools that torch.compile needs where the ranks run, because the ranks compile the code that it generates."""
+"""The tools that compile code for the ranks: torch.compile's, which the ranks call, and those of an engine's ops."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from llmexp.record.installed import C_COMPILERS, COMPILERS, Installed
 from llmexp.record.plan import RunPlan
 from llmexp.registry import get_engine
 
+_CXX = f"C++ compiler ({', '.join(COMPILERS)})"
+
 
 def compile_tools(found: Installed, device: str) -> dict[str, str | None]:
     """Return the path of each tool that torch.compile needs, None for a missing one.
@@ -17,10 +19,19 @@ def compile_tools(found: Installed, device: str) -> dict[str, str | None]:
     It needs a C++ compiler for a CPU, and a C compiler for a GPU, because Triton's launchers are in C.
     """
     compilers = {
-        "cpu": {f"C++ compiler ({', '.join(COMPILERS)})": found.compiler},
+        "cpu": {_CXX: found.compiler},
         "cuda": {f"C compiler ({', '.join(C_COMPILERS)})": found.c_compiler},
     }
     return compilers[device] | {"Python.h (python3-dev)": found.python_header}
+
+
+def build_tools(found: Installed, *, gpu: bool, amd: bool = False) -> dict[str, str | None]:
+    """Return the path of each tool that builds an extension of torch, such as DeepSpeed's ops; None for a missing one.
+
+    `gpu` asks for one with kernels for GPUs, `amd` for those of AMD.
+    """
+    kernels = {"hipcc (ROCm)": found.hipcc} if amd else {"nvcc (CUDA toolkit)": found.nvcc}
+    return {_CXX: found.compiler, "ninja": found.ninja, **(kernels if gpu else {})}
 
 
 def uncompilable(plan: RunPlan) -> str | None:

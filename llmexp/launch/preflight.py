@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from llmexp.launch.compilers import uncompilable
 from llmexp.launch.ending import Ending
-from llmexp.launch.ops import unbuildable
 from llmexp.launch.runtime import Runtime
 from llmexp.machine.accelerators.here import gpus, vendor, visible_gpus
 from llmexp.machine.memory import host_memory_bytes
@@ -35,7 +34,8 @@ def preflight(plan: RunPlan, node: Detected) -> Ending | None:
     unable = elsewhere or other_gpus(plan) or missing_libraries(plan) or no_answer(plan)
     if unable:
         return Ending(RunStatus.FAILED, unable)
-    unbuilt = missing_server(plan) or unbuildable(plan) or uncompilable(plan)
+    engine = get_engine(plan.config.task.name, plan.config.engine.name)
+    unbuilt = missing_server(plan) or engine.unbuildable(plan) or uncompilable(plan)
     return Ending(RunStatus.SKIPPED, unbuilt) if unbuilt else None
 
 

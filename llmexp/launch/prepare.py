@@ -9,11 +9,11 @@ from pathlib import Path
 
 from llmexp.launch.compilers import compiler_variables
 from llmexp.launch.fetch import fetch_weights
-from llmexp.launch.ops import prepare_ops
 from llmexp.launch.runtime import Runtime
 from llmexp.machine.processor import usable_cores
 from llmexp.record.installed import version_of
 from llmexp.record.plan import RunPlan
+from llmexp.registry import get_engine
 
 # The variable of torch's allocator, by its older and its newer name.
 _ALLOCATOR, _RENAMED_IN = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"), (2, 9)
@@ -28,7 +28,8 @@ def prepare(plan: RunPlan, log: Path) -> dict[str, str]:
     `log` is the log of the fetching. Raises ConfigError or BuildError where the node cannot be prepared.
     """
     fetch_weights(plan, log)
-    return environment(plan, prepare_ops(plan) | compiler_variables(plan))
+    built = get_engine(plan.config.task.name, plan.config.engine.name).prepare(plan)
+    return environment(plan, built | compiler_variables(plan))
 
 
 def environment(plan: RunPlan, extra: Mapping[str, str]) -> dict[str, str]:

@@ -12,10 +12,8 @@ from functools import cache
 from hashlib import sha256
 from importlib.metadata import EntryPoint, packages_distributions
 from pathlib import Path
-from typing import Any
 
 from llmexp import plugins
-from llmexp.engines.base import Engine
 from llmexp.launch.code import cache_folder, snapshot
 from llmexp.launch.forked import ForkedAgent
 from llmexp.launch.spawn import Agent
@@ -42,6 +40,7 @@ class Runtime:
 
     def __init__(self, plan: RunPlan) -> None:
         self._plan, self._config = plan, plan.config.runtime
+        self._engine = get_engine(plan.config.task.name, plan.config.engine.name)
         self.python = interpreter(self._config)
 
     @property
@@ -65,10 +64,6 @@ class Runtime:
         if not software:
             return Installed()
         return self._asked(software.python or self.python, self._engine.distributions, software.modules)
-
-    @property
-    def _engine(self) -> Engine[Any]:
-        return get_engine(self._plan.config.task.name, self._plan.config.engine.name)
 
     def _asked(self, python: str, distributions: Iterable[str], modules: tuple[str, ...]) -> Installed:
         """Ask an interpreter there; one other than llmexp's own is asked once per process."""

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from llmexp.engines.limits import fork_limit
 from llmexp.errors import ConfigError
 from llmexp.record.calibration import AUTO, NONE, read_limits
 from llmexp.record.plan import RunPlan
@@ -36,7 +35,7 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
     plan: RunPlan = task.plan(config)
     _check_fits_nodes(plan)
     said = {"rerun_command": shlex.join(["python", "-m", "llmexp", *overrides]), "written_by": __version__}
-    return plan.model_copy(update=said | {"skip": _too_many_ranks(plan) or fork_limit(config) or plan.skip})
+    return plan.model_copy(update=said | {"skip": _too_many_ranks(plan) or _fork_limit(config) or plan.skip})
 
 
 def _check_limited(config: RunConfig, *, trains: bool) -> None:
@@ -82,3 +81,16 @@ def _check_tracker(uri: str | None) -> None:
             "tracking.uri holds a password, which the plan would keep: set MLFLOW_TRACKING_USERNAME "
             "and MLFLOW_TRACKING_PASSWORD instead"
         )
+
+
+def _fork_limit(config: RunConfig) -> str | None:
+    """Say why ranks cannot be forked from a process that has imported for them."""
+    why = {
+        "a process that has imported torch and DeepSpeed cannot be forked for GPUs": config.hardware.device != "cpu",
+        "it forks ranks on one node": config.hardware.nodes > 1,
+        f"ranks of runtime={config.runtime.name} are not llmexp's own": not config.runtime.plain,
+    }
+    reason = (
+        next((reason for reason, holds in why.items() if holds), None) if config.engine.launcher == "fork" else None
+    )
+    return f"engine.launcher=fork: {reason}; set engine.launcher=spawn" if reason else None

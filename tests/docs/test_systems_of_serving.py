@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pytest
 from documents import ROOT
 
-from llmexp.engines.serving.base import ServingEngine
 from llmexp.registry import engine_names, get_engine
+from llmexp.tasks.serving.engine import ServingEngine
 
 PAGE = ROOT / "docs" / "systems.md"
 TESTS = {path.name for path in (ROOT / "tests").rglob("test_*.py")}

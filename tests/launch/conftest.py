@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-import llmexp.engines
+import llmexp.registry
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.plan import Command
@@ -24,7 +24,7 @@ MARK = "LLMEXP_TEST_MARK"
 @pytest.fixture(autouse=True)
 def _scripted_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(HERE / "engines")
-    monkeypatch.setitem(llmexp.engines.ENGINES, "scripted", "scripted:ENGINE")
+    monkeypatch.setitem(llmexp.registry.ENGINES, "scripted", "scripted:ENGINE")
 
 
 @pytest.fixture(autouse=True)

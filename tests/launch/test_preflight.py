@@ -7,6 +7,7 @@ import pytest
 from llmexp.launch import preflight as module
 from llmexp.launch.ending import Ending
 from llmexp.launch.preflight import preflight
+from llmexp.launchers.deepspeed.engine import DeepSpeedEngine
 from llmexp.machine.accelerators import nvidia
 from llmexp.machine.accelerators.gpu import Gpu
 from llmexp.plan.detect import Detected
@@ -124,7 +125,7 @@ def test_unknown_device_memory_is_taken_to_suffice(make):
 
 
 def test_what_cannot_be_built_here_is_skipped(make, monkeypatch):
-    monkeypatch.setattr(module, "unbuildable", lambda plan: "no compiler here")
+    monkeypatch.setattr(DeepSpeedEngine, "unbuildable", lambda self, plan: "no compiler here")
     assert preflight(make(), LAPTOP) == Ending(RunStatus.SKIPPED, "no compiler here")
 
 

@@ -9,11 +9,11 @@ import pytest
 from patience import HANG_S, until
 
 from llmexp.errors import BuildError
-from llmexp.launch import prepare
 from llmexp.launch.run import run_one
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import RunStatus
+from llmexp.tasks.engine import Engine
 
 
 def test_success_leaves_plan_samples_metrics_and_events(make_plan, folder, capsys):
@@ -128,15 +128,15 @@ def test_skip_starts_nothing(make_plan, folder):
 
 
 def test_ops_that_cannot_be_built_are_a_failure_in_their_own_words(make_plan, folder, monkeypatch):
-    def refuse(plan):
+    def refuse(self, plan):
         raise BuildError("cpu_adam could not be built")
 
-    monkeypatch.setattr(prepare, "prepare_ops", refuse)
+    monkeypatch.setattr(Engine, "prepare", refuse)
     assert run_one(make_plan("well"), folder).reason == "cpu_adam could not be built"
 
 
 def test_an_error_of_our_own_does_not_leave_a_run_that_seems_to_go_on(make_plan, folder, monkeypatch):
-    monkeypatch.setattr(prepare, "prepare_ops", lambda plan: {}["missing"])
+    monkeypatch.setattr(Engine, "prepare", lambda self, plan: {}["missing"])
     with pytest.raises(KeyError):
         run_one(make_plan("well"), folder)
     assert folder.result() is not None

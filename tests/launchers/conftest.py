@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from planning import Measurement
 
-from llmexp.launch.ops import prepare_ops
+from llmexp.launchers.deepspeed.build import prepare_ops
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.result import to_json
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from llmexp.analysis.contention import Machine, disturbances, sm_clocks
 from llmexp.analysis.quantity import Measurement
-from llmexp.engines.micro import MicroEngine
 from llmexp.plan.identity import identity
 from llmexp.plan.micro_plan import MicroPlan
 from llmexp.plan.micro_points import points_of
@@ -17,6 +16,7 @@ from llmexp.registry import get_engine
 from llmexp.report.row import Row
 from llmexp.schema import MicroRunConfig
 from llmexp.tasks.base import Task
+from llmexp.tasks.micro.engine import MicroEngine
 from llmexp.tasks.micro.limits import LIMITS
 from llmexp.tasks.micro.points import MicroRepeat, read_unfinished, results
 from llmexp.tasks.micro.report.curves import draw_curves

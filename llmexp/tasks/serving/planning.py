@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from llmexp.engines.serving.base import BYTES, Served, ServingEngine
 from llmexp.errors import ConfigError, unknown
 from llmexp.plan import files
 from llmexp.plan.identity import identity
@@ -25,6 +24,7 @@ from llmexp.registry import engine_names, get_engine
 from llmexp.schema import Dtype, HfModel, ServingRunConfig
 from llmexp.schema.load import PromptTexts
 from llmexp.schema.serving import ServeConfig
+from llmexp.tasks.serving.engine import BYTES, Served, ServingEngine
 
 # Larger folders of random weights are not worth their time and disk where the engine can draw weights itself.
 LARGEST_FOLDER_BYTES = 4 * 10**9

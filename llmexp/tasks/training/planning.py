@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from llmexp.engines.base import TrainingEngine
-from llmexp.engines.knobs import activation_offload_limit, flash_limit, liger_limit, tf32_limit
 from llmexp.errors import ConfigError, unknown
 from llmexp.method import Method, Techniques
 from llmexp.plan import files, instructions
@@ -25,6 +23,8 @@ from llmexp.plan.trained import Trained, flops_per_token
 from llmexp.plan.training_plan import AtomChange, TrainingPlan
 from llmexp.registry import get_engine
 from llmexp.schema import DataConfig, InstructionsData, SizedModel, TextData, TrainingConfig
+from llmexp.tasks.training.engine import TrainingEngine
+from llmexp.tasks.training.knobs import activation_offload_limit, flash_limit, liger_limit, tf32_limit
 
 
 def plan_training(config: TrainingConfig) -> TrainingPlan:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from llmexp.engines.base import Engine
+from llmexp.tasks.engine import Engine
 
 
 class ScriptedEngine(Engine[Any]):

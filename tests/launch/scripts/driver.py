@@ -5,7 +5,7 @@ import signal
 import sys
 from pathlib import Path
 
-import llmexp.engines
+import llmexp.registry
 from llmexp.launch import host_memory
 from llmexp.launch.run import run_one
 from llmexp.plan.training_plan import TrainingPlan
@@ -16,5 +16,5 @@ if "LLMEXP_TEST_JOINS" in os.environ:  # the processes of a control group
     Path(os.environ["LLMEXP_TEST_JOINS"]).write_text(str(os.getpid()))
 host_memory.LEAST_LEFT_SHARE = float(os.environ.get("LLMEXP_TEST_LEAST_LEFT_SHARE", host_memory.LEAST_LEFT_SHARE))
 sys.path.append(str(Path(__file__).parent.parent / "engines"))
-llmexp.engines.ENGINES["scripted"] = "scripted:ENGINE"
+llmexp.registry.ENGINES["scripted"] = "scripted:ENGINE"
 run_one(TrainingPlan.read(Path(sys.argv[1])), RunFolder(sys.argv[2]))

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from llmexp.cli.resolvers import server_python
-from llmexp.engines.serving.base import Served
-from llmexp.engines.serving.llama_cpp import ENGINE as LLAMA_CPP
+from llmexp.launchers.serving.engines.llama_cpp import ENGINE as LLAMA_CPP
 from llmexp.launchers.serving.server.process import Patience, Server
 from llmexp.launchers.serving.weights.model_folder import FolderRequest, ensure_model_folder
 from llmexp.schema import DenseModel
+from llmexp.tasks.serving.engine import Served
 
 pytestmark = [
     pytest.mark.ranks,

@@ -11,7 +11,6 @@ import msgspec
 import pytest
 from protocol_server import VOCABULARY, greedy, server
 
-from llmexp.engines.serving.base import Served, ServingEngine
 from llmexp.launchers.serving.client.address import Address
 from llmexp.launchers.serving.client.client import Client
 from llmexp.launchers.serving.client.completions import body_of
@@ -21,6 +20,7 @@ from llmexp.plan.server_plan import RequestForm
 from llmexp.record.requests import RequestSample
 from llmexp.registry import get_engine
 from llmexp.schema import DenseModel
+from llmexp.tasks.serving.engine import Served, ServingEngine
 
 MODEL = DenseModel(
     name="small",

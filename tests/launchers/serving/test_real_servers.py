@@ -20,19 +20,19 @@ import pytest
 import torch
 
 from llmexp.cli.resolvers import server_python
-from llmexp.engines.serving.base import Served, ServingEngine
-from llmexp.engines.serving.llama_cpp import ENGINE as LLAMA_CPP
-from llmexp.engines.serving.transformers import ENGINE as TRANSFORMERS
-from llmexp.engines.serving.vllm import ENGINE as VLLM
 from llmexp.launchers.models.building import build, configuration
 from llmexp.launchers.models.weights import seeded
 from llmexp.launchers.serving.client.completions import body_of
+from llmexp.launchers.serving.engines.llama_cpp import ENGINE as LLAMA_CPP
+from llmexp.launchers.serving.engines.transformers import ENGINE as TRANSFORMERS
+from llmexp.launchers.serving.engines.vllm import ENGINE as VLLM
 from llmexp.launchers.serving.server.process import Patience, Server
 from llmexp.launchers.serving.weights.model_folder import FolderRequest, ensure_model_folder
 from llmexp.launchers.serving.words import tokens_of
 from llmexp.plan.server_plan import ServerPlan
 from llmexp.record.port import HOST
 from llmexp.schema import DenseModel
+from llmexp.tasks.serving.engine import Served, ServingEngine
 
 pytestmark = [pytest.mark.ranks, pytest.mark.slow]
 TINY = DenseModel(

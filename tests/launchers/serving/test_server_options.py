@@ -6,7 +6,7 @@ from inspect import signature
 
 import pytest
 
-from llmexp.engines.serving.transformers import ENGINE as TRANSFORMERS
+from llmexp.launchers.serving.engines.transformers import ENGINE as TRANSFORMERS
 
 
 @pytest.mark.parametrize("knob", sorted(TRANSFORMERS.knobs))

@@ -23,9 +23,8 @@ from served_models import small_models
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from llmexp.cli.resolvers import server_python
-from llmexp.engines.serving.base import Served
-from llmexp.engines.serving.vllm import ENGINE as VLLM
 from llmexp.launchers.serving.client.completions import body_of
+from llmexp.launchers.serving.engines.vllm import ENGINE as VLLM
 from llmexp.launchers.serving.server.holdings import held
 from llmexp.launchers.serving.server.process import Patience, Server
 from llmexp.launchers.serving.weights.model_folder import FolderRequest, ensure_model_folder
@@ -33,6 +32,7 @@ from llmexp.machine.processor import instruction_sets
 from llmexp.plan.server_plan import ServerPlan
 from llmexp.record.port import HOST
 from llmexp.schema.load import ServedAdapters
+from llmexp.tasks.serving.engine import Served
 
 pytestmark = [
     pytest.mark.sweep,

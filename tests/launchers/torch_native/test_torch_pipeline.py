@@ -18,7 +18,7 @@ from torch import nn
 from torch.distributed.pipelining import schedules
 
 import llmexp
-from llmexp.engines.pipelining import CLASSES, PASSES
+from llmexp.launchers.torch_native.schedules import CLASSES, PASSES
 from llmexp.plan.schedules import SCHEDULES, Pipeline
 from llmexp.plan.training_plan import TrainingPlan
 

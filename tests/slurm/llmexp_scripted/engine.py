@@ -5,8 +5,8 @@ Its rank is a script without torch that behaves as engine.options.behaviour says
 
 import sys
 
-from llmexp.engines.base import TrainingEngine
 from llmexp.record.plan import Command
+from llmexp.tasks.training.engine import TrainingEngine
 
 
 class ScriptedEngine(TrainingEngine):

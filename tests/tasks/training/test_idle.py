@@ -5,8 +5,8 @@ from planning import make_plan
 
 from llmexp.cli.arguments import run_parser
 from llmexp.cli.words import jobs_of
-from llmexp.engines.deepspeed_options import deepspeed_options
 from llmexp.errors import ConfigError
+from llmexp.launchers.deepspeed.options import deepspeed_options
 from llmexp.tasks.training.idle import idle_keys
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llmexp.engines.deepspeed import DeepSpeedEngine
+from llmexp.launchers.deepspeed.engine import DeepSpeedEngine
 from llmexp.method import Atom, Techniques
 from llmexp.plan.dims import ParallelDims
 from llmexp.schema import TrainingConfig

@@ -13,13 +13,13 @@ from served_models import small_models
 from torch import nn
 from transformers import BitsAndBytesConfig
 
-from llmexp.engines.serving import command, lightllm, llama_cpp, sglang, tgi, transformers, vllm
-from llmexp.engines.serving.base import Served, ServingEngine
 from llmexp.launchers.models.building import build, configuration
 from llmexp.launchers.models.weights import seeded
+from llmexp.launchers.serving.engines import command, lightllm, llama_cpp, sglang, tgi, transformers, vllm
 from llmexp.launchers.serving.server.holdings import FOLDER, held, tensor_bytes
 from llmexp.plan.quantised import quantised_weights
 from llmexp.plan.server_holdings import Told
+from llmexp.tasks.serving.engine import Served, ServingEngine
 
 DENSE, MIXTURE = small_models(vocab_size=300, hidden_size=64, intermediate_size=160, num_layers=2, max_positions=2048)
 CPU = Served(DENSE, "fp32", "cpu", positions=2048, requests=8)

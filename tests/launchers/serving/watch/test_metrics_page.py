@@ -10,8 +10,8 @@ import paged_server
 import pytest
 from paged_server import PATIENCE_S, PagedServer
 
-from llmexp.engines.serving import command, lightllm, sglang, tgi, vllm
 from llmexp.launchers.serving.client.address import Address
+from llmexp.launchers.serving.engines import command, lightllm, sglang, tgi, vllm
 from llmexp.launchers.serving.watch.metrics_page import MetricsPage, PageError
 from llmexp.plan.server_plan import MetricNames
 

@@ -21,7 +21,7 @@ from paged_server import PATIENCE_S, PagedServer
 from patience import until
 from test_server_process import LONG, plan
 
-from llmexp.engines.serving import vllm
+from llmexp.launchers.serving.engines import vllm
 from llmexp.launchers.serving.server.process import Server
 from llmexp.launchers.serving.watch.server_watch import ServerWatch
 from llmexp.launchers.serving.watch.watching import PageLook, Rounds, Watched, rounds

@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from llmexp.engines.base import FLASH_PACKAGES, TrainingEngine
-from llmexp.engines.commands import ranks_of
-from llmexp.engines.limits import adapter_limit, flash_without_bf16, packing_limit, quantized_experts, wider
-from llmexp.engines.optimizers import misdeclared_moments, sharding_limit
-from llmexp.engines.pipelining import CLASSES, PASSES, unpipelined, unsplit
+from llmexp.launch.commands import ranks_of
+from llmexp.launchers.torch_native.schedules import CLASSES, PASSES, unpipelined, unsplit
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.memory import Gathered, StatePlacement, Storage
@@ -17,6 +14,9 @@ from llmexp.plan.moments import moment_bytes
 from llmexp.plan.shape import shape_of
 from llmexp.record.plan import Command
 from llmexp.schema import BYTES_PER_ELEMENT, TrainingConfig
+from llmexp.tasks.training.engine import FLASH_PACKAGES, TrainingEngine
+from llmexp.tasks.training.limits import adapter_limit, flash_without_bf16, packing_limit, quantized_experts, wider
+from llmexp.tasks.training.optimizer_limits import misdeclared_moments, sharding_limit
 
 WORKER = "llmexp.launchers.torch_native.worker"
 

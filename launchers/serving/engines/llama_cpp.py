@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from llmexp.engines.serving.base import HOST, SERVED_NAME, THREADS, Knob, Served, ServingEngine, value
 from llmexp.plan.server_holdings import Told
 from llmexp.plan.server_plan import RequestForm, ServerPlan
 from llmexp.record.plan import Command
 from llmexp.schema import ServingRunConfig
+from llmexp.tasks.serving.engine import HOST, SERVED_NAME, THREADS, Knob, Served, ServingEngine, value
 
 # The number of fp32 among the types of GGML: without it the KV cache is fp16, and tokens differ from those of others.
 _FP32 = "0"

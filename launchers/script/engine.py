@@ -13,14 +13,14 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from llmexp.engines.base import TrainingEngine
-from llmexp.engines.commands import ranks_of
-from llmexp.engines.program_presets import PROGRAM_PRESETS
 from llmexp.errors import ConfigError, unknown
+from llmexp.launch.commands import ranks_of
+from llmexp.launchers.script.presets import PROGRAM_PRESETS
 from llmexp.method import Techniques
 from llmexp.plan.dims import PYTHON, ParallelDims
 from llmexp.record.plan import Command
 from llmexp.schema import TrainingConfig
+from llmexp.tasks.training.engine import TrainingEngine
 
 WORKER = "llmexp.launchers.script.worker"
 COMMAND = "command"

@@ -8,10 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from llmexp.engines.serving.base import DTYPES, HOST, IGNORE_END, SERVED_NAME, Knob, Served, ServingEngine, value
 from llmexp.plan.server_holdings import GIB, Holdings, Told
 from llmexp.plan.server_plan import MetricNames, ProfilerRoutes, RequestForm, ServerPlan
 from llmexp.record.plan import Command
+from llmexp.tasks.serving.engine import (
+    DTYPES,
+    HOST,
+    IGNORE_END,
+    SERVED_NAME,
+    Knob,
+    Served,
+    ServingEngine,
+    value,
+)
 
 _NO_GRAPHS = ["--cuda-graph-backend-decode", "disabled", "--cuda-graph-backend-prefill", "disabled"]
 # As sglang/srt/observability/metrics_collector.py names them. It looks every prompt up in its cache; it counts tokens

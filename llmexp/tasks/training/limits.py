@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
-from llmexp.schema import CpKind, RunConfig, TrainingConfig
+from llmexp.schema import CpKind, TrainingConfig
 
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 PACKED = "data.pack=true with data=instructions"
@@ -30,19 +30,6 @@ def beyond_context_parallelism(
     return (
         f"engine={config.engine.name} runs data and context parallelism only, not {', '.join(wide)}" if wide else None
     )
-
-
-def fork_limit(config: RunConfig) -> str | None:
-    """Say why ranks cannot be forked from a process that has imported for them, with any engine."""
-    why = {
-        "a process that has imported torch and DeepSpeed cannot be forked for GPUs": config.hardware.device != "cpu",
-        "it forks ranks on one node": config.hardware.nodes > 1,
-        f"ranks of runtime={config.runtime.name} are not llmexp's own": not config.runtime.plain,
-    }
-    reason = (
-        next((reason for reason, holds in why.items() if holds), None) if config.engine.launcher == "fork" else None
-    )
-    return f"engine.launcher=fork: {reason}; set engine.launcher=spawn" if reason else None
 
 
 def wider(dims: ParallelDims, names: Iterable[str]) -> list[str]:

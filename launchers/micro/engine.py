@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from llmexp.engines.base import Engine
-from llmexp.engines.commands import ranks_of
+from llmexp.launch.commands import ranks_of
 from llmexp.record.plan import Command
 from llmexp.schema import MicroRunConfig
+from llmexp.tasks.micro.engine import MicroEngine
 
 WORKER = "llmexp.launchers.micro.worker"
 
 
-class MicroEngine(Engine[MicroRunConfig]):
-    """An engine whose ranks measure all points at the same time, one point after the other."""
+class TorchKernels(MicroEngine):
+    """An engine whose ranks call kernels of torch."""
 
     name = "micro"
-    tasks = ("micro",)
     modules = ("torch",)
     distributions = ("torch", "triton")
 
@@ -23,4 +22,4 @@ class MicroEngine(Engine[MicroRunConfig]):
         return ranks_of(config, processes, WORKER)
 
 
-ENGINE = MicroEngine()
+ENGINE = TorchKernels()

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from planning import make_plan
 
-from llmexp.engines.megatron import FUSIONS
 from llmexp.launch.compilers import uncompilable
+from llmexp.launchers.megatron.engine import FUSIONS
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.registry import get_engine
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from served_models import small_models
 
-from llmexp.engines.serving import sglang, tgi, transformers, vllm
-from llmexp.engines.serving.base import Served, ServingEngine
+from llmexp.launchers.serving.engines import sglang, tgi, transformers, vllm
+from llmexp.tasks.serving.engine import Served, ServingEngine
 
 DENSE, MIXTURE = small_models()
 CPU = Served(DENSE, "fp32", "cpu", positions=544, requests=16)

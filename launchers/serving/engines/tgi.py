@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from llmexp.engines.base import ServerSoftware
-from llmexp.engines.serving.base import DTYPES, HOST, Knob, Served, ServingEngine, value
 from llmexp.errors import ConfigError
 from llmexp.plan.server_holdings import Told
 from llmexp.plan.server_plan import ContainerProgram, MetricNames, RequestForm, ServerPlan
 from llmexp.record.plan import Command
 from llmexp.schema import ServingRunConfig
+from llmexp.tasks.engine import ServerSoftware
+from llmexp.tasks.serving.engine import DTYPES, HOST, Knob, Served, ServingEngine, value
 
 IMAGE = "ghcr.io/huggingface/text-generation-inference:3.3.7"
 PROGRAMS: Mapping[ContainerProgram, list[str]] = {

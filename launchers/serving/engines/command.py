@@ -5,14 +5,14 @@ from __future__ import annotations
 import shlex
 from typing import get_args
 
-from llmexp.engines.serving import lightllm, sglang, tgi, vllm
-from llmexp.engines.serving.base import IGNORE_END, Served, ServingEngine, value
 from llmexp.errors import ConfigError
+from llmexp.launchers.serving.engines import lightllm, sglang, tgi, vllm
 from llmexp.plan.server_address import API_KEY
 from llmexp.plan.server_holdings import Holdings
 from llmexp.plan.server_plan import MetricNames, RequestForm, ServerPlan
 from llmexp.record.plan import Command
 from llmexp.record.server_samples import Metric
+from llmexp.tasks.serving.engine import IGNORE_END, Served, ServingEngine, value
 
 COMMAND = "command"
 PORT = "{port}"

@@ -6,28 +6,26 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from llmexp.engines.base import FLASH_PACKAGES, TrainingEngine
-from llmexp.engines.commands import module, ranks_of
-from llmexp.engines.deepspeed_options import deepspeed_options
-from llmexp.engines.limits import (
+from llmexp.launch.commands import module, ranks_of
+from llmexp.launchers.deepspeed.options import deepspeed_options
+from llmexp.method import Techniques
+from llmexp.plan.dims import ParallelDims
+from llmexp.plan.memory import StatePlacement, Storage
+from llmexp.plan.shape import shape_of
+from llmexp.plan.trained import Trained
+from llmexp.record.plan import Command, RunPlan
+from llmexp.schema import BYTES_PER_ELEMENT, CpKind, TrainingConfig
+from llmexp.tasks.training.engine import FLASH_PACKAGES, TrainingEngine
+from llmexp.tasks.training.limits import (
     adapter_limit,
     beyond_context_parallelism,
     flash_without_bf16,
     packing_limit,
     quantized_experts,
 )
-from llmexp.engines.optimizers import misdeclared_moments, partition_limit
-from llmexp.method import Techniques
-from llmexp.plan.dims import ParallelDims
-from llmexp.plan.memory import StatePlacement, Storage
-from llmexp.plan.shape import shape_of
-from llmexp.plan.trained import Trained
-from llmexp.record.plan import Command
-from llmexp.schema import BYTES_PER_ELEMENT, CpKind, TrainingConfig
+from llmexp.tasks.training.optimizer_limits import misdeclared_moments, partition_limit
 
 WORKER = "llmexp.launchers.deepspeed.worker"
-# This variable tells the ranks which op was compiled for them.
-OP_LIBRARY_VARIABLE = "LLMEXP_DEEPSPEED_OP"
 DEFAULT_BUCKET_ELEMENTS = 500_000_000
 # ZeRO-3 updates a rank's partition in pieces of this size.
 DEFAULT_SUB_GROUP_ELEMENTS = 1_000_000_000
@@ -142,6 +140,18 @@ class DeepSpeedEngine(TrainingEngine):
     def known_options(self, config: TrainingConfig, native: Mapping[str, Any]) -> Collection[str] | None:
         """Return the options of the installed DeepSpeed; DeepSpeed itself checks the keys below them strictly."""
         return deepspeed_options() or None
+
+    def unbuildable(self, plan: RunPlan) -> str | None:
+        """Say what this machine lacks to build the op of DeepSpeed's own optimizer."""
+        from llmexp.launchers.deepspeed.build import unbuildable
+
+        return unbuildable(plan)
+
+    def prepare(self, plan: RunPlan) -> dict[str, str]:
+        """Build the op of DeepSpeed's own optimizer."""
+        from llmexp.launchers.deepspeed.build import prepare_ops
+
+        return prepare_ops(plan)
 
     def command(self, config: TrainingConfig, dims: ParallelDims) -> Command:
         """Return the command that starts one rank per device, by DeepSpeed's own launcher or by another one."""

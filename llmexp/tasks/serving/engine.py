@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from llmexp.engines.base import Engine, ServerSoftware
-from llmexp.engines.commands import ranks_of
+from llmexp.launch.commands import ranks_of
 from llmexp.plan.quantised import INT4, LEAST_GROUP, Int4, group_size
 from llmexp.plan.served_model import ServedModel, weight_parameters
 from llmexp.plan.server_holdings import Computed, Holdings, Told
@@ -17,6 +16,7 @@ from llmexp.plan.server_plan import ServerPlan, Weights
 from llmexp.record.plan import Command
 from llmexp.schema import DenseModel, HfModel, ServingRunConfig
 from llmexp.schema.load import ServedAdapters
+from llmexp.tasks.engine import Engine, ServerSoftware
 
 WORKER = "llmexp.launchers.serving.worker"
 HOST = "127.0.0.1"

@@ -10,19 +10,6 @@ from collections.abc import Mapping
 from math import ceil
 from typing import Any, ClassVar
 
-from llmexp.engines.serving.base import (
-    APART,
-    DTYPES,
-    HOST,
-    IGNORE_END,
-    SERVED_NAME,
-    Knob,
-    Served,
-    ServingEngine,
-    json_value,
-    switch,
-    value,
-)
 from llmexp.machine.processor import instruction_sets
 from llmexp.plan.quantised import INT4
 from llmexp.plan.server_holdings import GIB, Holdings, Told
@@ -38,6 +25,19 @@ from llmexp.plan.server_plan import (
 )
 from llmexp.record.plan import Command
 from llmexp.schema import MixtralModel
+from llmexp.tasks.serving.engine import (
+    APART,
+    DTYPES,
+    HOST,
+    IGNORE_END,
+    SERVED_NAME,
+    Knob,
+    Served,
+    ServingEngine,
+    json_value,
+    switch,
+    value,
+)
 
 # As vllm/v1/metrics/loggers.py and spec_decode/metrics.py name them; those with gpu_ are of versions before 0.10.
 METRIC_NAMES: MetricNames = {

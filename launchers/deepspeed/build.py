@@ -15,22 +15,21 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from llmexp.engines.deepspeed import OP_LIBRARY_VARIABLE
 from llmexp.errors import BuildError
 from llmexp.launch.code import cache_folder
+from llmexp.launch.compilers import build_tools
 from llmexp.launch.display import say
 from llmexp.launch.runtime import Runtime
 from llmexp.launch.spawn import agent_log
+from llmexp.launchers.deepspeed.ops import OP_LIBRARY_VARIABLE
 from llmexp.machine.processor import compiled_for
 from llmexp.record.duration import duration
-from llmexp.record.installed import COMPILERS, Installed
 from llmexp.record.lock import acquire_waiting
 from llmexp.record.plan import RunPlan
 
 BUILDER = ("-m", "llmexp.launchers.deepspeed.ops")
 BUILD_TIMEOUT_S = 1200.0
 BUILT_AGAINST = ("torch", "deepspeed")
-COMPILER = f"C++ compiler ({', '.join(COMPILERS)})"
 
 
 def needed_op(plan: RunPlan) -> str | None:
@@ -69,15 +68,6 @@ def prepare_ops(plan: RunPlan) -> dict[str, str]:
             if not library.exists():
                 _build(Runtime(plan), op, library)
     return {OP_LIBRARY_VARIABLE: str(library)}
-
-
-def build_tools(found: Installed, *, gpu: bool, amd: bool = False) -> dict[str, str | None]:
-    """Return the path of each tool that compiles the ops; None for a missing one.
-
-    `gpu` asks for ops with kernels for GPUs, `amd` for those of AMD.
-    """
-    kernels = {"hipcc (ROCm)": found.hipcc} if amd else {"nvcc (CUDA toolkit)": found.nvcc}
-    return {COMPILER: found.compiler, "ninja": found.ninja, **(kernels if gpu else {})}
 
 
 def _missing(plan: RunPlan, op: str) -> list[str]:

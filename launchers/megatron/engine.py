@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from llmexp.engines.base import TrainingEngine
-from llmexp.engines.commands import ranks_of
-from llmexp.engines.limits import PACKED, flash_without_bf16, other_schedule
+from llmexp.launch.commands import ranks_of
 from llmexp.method import Method, Techniques
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.memory import StatePlacement, Storage
@@ -16,6 +14,8 @@ from llmexp.plan.schedules import ANY, GROUPS_OF_PP, Passes
 from llmexp.record.plan import Command
 from llmexp.schema import BYTES_PER_ELEMENT, AdamW, CpKind, HfModel, MixtralModel, TargetOptimizer, TrainingConfig
 from llmexp.schema.machine import BLACKWELL
+from llmexp.tasks.training.engine import TrainingEngine
+from llmexp.tasks.training.limits import PACKED, flash_without_bf16, other_schedule
 
 WORKER = "llmexp.launchers.megatron.worker"
 # These are Megatron's names for the kinds of context parallelism.

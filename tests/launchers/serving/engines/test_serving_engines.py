@@ -13,14 +13,14 @@ from pkgutil import iter_modules
 import pytest
 from served_models import small_models
 
-from llmexp.engines import serving
-from llmexp.engines.serving.base import Served, ServingEngine
 from llmexp.errors import ConfigError
 from llmexp.launchers.profiled_server import guarded_cli
+from llmexp.launchers.serving import engines as serving
 from llmexp.launchers.serving.client.completions import body_of
 from llmexp.schema.load import ServedAdapters
+from llmexp.tasks.serving.engine import Served, ServingEngine
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 TINY, MIXTURE = small_models(intermediate_size=344)
 SERVED = Served(TINY, "fp32", "cpu", positions=544, requests=16)
 GPU = replace(SERVED, device="cuda", dtype="bf16")
@@ -30,7 +30,7 @@ NAMES = [found.name for found in iter_modules(serving.__path__) if found.name !=
 
 
 def engine(name: str) -> ServingEngine:
-    found: ServingEngine = import_module(f"llmexp.engines.serving.{name}").ENGINE
+    found: ServingEngine = import_module(f"llmexp.launchers.serving.engines.{name}").ENGINE
     return found
 
 
@@ -190,7 +190,7 @@ def test_what_an_engine_cannot_do_is_a_reason(name: str, served: Served, reason:
     ],
 )
 def test_what_an_engine_can_do_is_not_refused(monkeypatch: pytest.MonkeyPatch, name: str, served: Served) -> None:
-    monkeypatch.setattr("llmexp.engines.serving.vllm.instruction_sets", lambda: {"avx512f"})
+    monkeypatch.setattr("llmexp.launchers.serving.engines.vllm.instruction_sets", lambda: {"avx512f"})
     assert engine(name).unsupported(served) is None
 
 

@@ -1,1 +1,0 @@
-"""What does a task's work: a file for each engine, with its native configuration and its command."""
