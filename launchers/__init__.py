@@ -1,4 +1,5 @@
-"""Code that runs inside the spawned job: a package for each engine, and packages that engines share.
+"""What spawns runs: a folder for each engine, and folders that engines share.
 
-It reads plan.json, builds the model, runs the training loop and records samples. It takes no decisions.
+engine.py is the driver's side: what the engine can do, its native configuration, its command; it reaches no torch.
+worker.py is what runs in the ranks: it reads plan.json, runs the loop and records samples, and takes no decisions.
 """

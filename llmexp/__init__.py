@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from llmexp.version import __version__
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Sequence
+    from llmexp.frame.columns import columns
+    from llmexp.frame.load import load
 
 __all__ = ["__version__", "columns", "load"]
 
-
-def load(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], level: str = "runs") -> Any:
-    """Return runs as a pandas.DataFrame, one row a run; `level` is runs, repeats, steps, points, requests or calls.
-
-    `path` is a run's folder, a sweep's, one that holds them, a bundle of `llmexp export`, or a list of these. Units are
-    in the columns' names; `attrs` says what columns mean and which runs could not be read. Raises
-    llmexp.errors.ConfigError where there are no runs.
-    """
-    from llmexp.frame.load import load
-
-    return load(path, level)
+# Ranks import this package too, and need none of what these functions import.
+_PLACES = {"columns": "llmexp.frame.columns", "load": "llmexp.frame.load"}
 
 
-def columns() -> dict[str, dict[str, str]]:
-    """Return the unit and the description of each column that `load` can have, by its name."""
-    from llmexp.frame.columns import columns
-
-    return columns()
+def __getattr__(name: str) -> Any:
+    """Return a function of the public face, which is imported when it is asked for."""
+    if name not in _PLACES:
+        raise AttributeError(f"module 'llmexp' has no attribute '{name}'")
+    return getattr(import_module(_PLACES[name]), name)

@@ -6,56 +6,34 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
+from llmexp.registry import ENGINES, TASKS
+
 ROOT = Path(__file__).parent.parent
-# A room of llmexp and the rooms, or single modules, that it may import besides itself.
-LOWEST = ("errors", "terms", "schema", "machine", "record", "plugins", "tasks")
-PLANNING = (*LOWEST, "method", "plan")
-MAY_IMPORT: dict[str, tuple[str, ...]] = {
-    "terms": (),
-    "errors": ("terms",),
-    "hook": (),
-    "plugins": ("errors",),
-    "schema": ("errors",),
-    "machine": (),
-    "record": ("errors", "schema", "machine", "tasks"),
-    "reference": ("errors",),
-    "traces": ("errors", "record"),
-    "bundle": ("errors", "record"),
-    "frame": ("errors", "record", "analysis", "report", "tasks", "bundle"),
-    "method": ("errors", "schema", "plugins"),
-    "plan": PLANNING,
-    "engines": PLANNING,
-    "analysis": ("errors", "machine.throttling", "record"),
-    "report": ("errors", "record", "reference", "analysis", "tasks"),
-    "tasks": (*PLANNING, "engines", "analysis", "reference", "report"),
-    "measure": ("schema", "machine.processes", "machine.own_threads", "record.samples"),
-    "launch": (*PLANNING, "engines", "analysis", "traces"),
-    "doctor": (*PLANNING, "engines", "launch"),
-    "launchers": (*PLANNING, "measure", "analysis", "engines.deepspeed", "hook", "launch.spawn"),
-    "slurm": (*PLANNING, "engines", "analysis", "launch"),
-    "sweep": (*PLANNING, "engines", "analysis", "report", "launch", "slurm"),
-    "cli": (
-        *PLANNING,
-        "engines",
-        "analysis",
-        "report",
-        "reference",
-        "bundle",
-        "launch",
-        "traces",
-        "doctor",
-        "slurm",
-        "sweep",
-        "hydra_plugins",
-    ),
-    "hydra_plugins": ("errors", "schema", "slurm", "sweep", "cli"),
-    "__main__": ("errors", "cli"),
-}
+# The rooms of llmexp from the lowest floor up; a room imports only rooms of lower floors.
+FLOORS = (
+    ("terms", "version", "hook", "machine", "schema", "reference"),
+    ("errors",),
+    ("plugins",),
+    ("method", "registry"),
+    ("record",),
+    ("analysis", "bundle", "measure", "plan", "traces"),
+    ("launch", "report"),
+    ("doctor", "frame", "slurm", "tasks"),
+    ("launchers", "sweep"),
+    ("cli",),
+    ("hydra_plugins", "__main__"),
+)
+FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+# What ranks may reach, besides their engine's folder. Of launch it is what starts servers and ends with them.
+OF_RANKS = (
+    *("launchers", "measure", "analysis", "plan", "record", "registry", "method", "plugins", "errors", "terms"),
+    *("schema", "machine", "hook", "version", "launch.spawn", "launch.supervisor"),
+)
 # A library and the only rooms that may import it.
 ONLY_IN = {
     "hydra._internal": ("cli.hydra_private", "hydra_plugins.llmexp_sweeper.sweeper"),
@@ -102,10 +80,11 @@ OF_ONE_ENGINE = (
     "launchers.torch_native",
     "launchers.megatron",
     "launchers.script",
+    "launchers.micro",
     "launchers.serving",
 )
-# A task's own: others know it by its name, and what it shares lies in the rooms that all tasks import.
-OF_ONE_TASK = ("tasks.training",)
+# A task's own: engines plan it, and others know it by its name; what it shares lies in rooms that all tasks import.
+OF_ONE_TASK = ("tasks.training", "tasks.serving", "tasks.micro")
 # What makes a command slow to answer where it is imported before it is needed.
 LAZY = (
     "torch",
@@ -148,31 +127,73 @@ MODULES = modules()
 
 
 def imported(source: str) -> Iterator[str]:
-    """Dotted names that a source imports, wherever in it; `from a import b` as a.b."""
-    for node in ast.walk(ast.parse(source)):
+    """Dotted names that a source imports when it runs, wherever in it; `from a import b` as a.b."""
+    for node in _run(ast.parse(source)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield from (f"{'.' * node.level}{node.module}.{alias.name}" for alias in node.names)
 
 
+def _run(node: ast.AST) -> Iterator[ast.AST]:
+    """All nodes but those that only a type checker reads."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+            continue
+        yield child
+        yield from _run(child)
+
+
+IMPORTED = {name: list(imported(path.read_text())) for name, path in MODULES.items()}
+
+
 def within(name: str, rooms: tuple[str, ...]) -> bool:
     return any(f"{name}.".startswith(f"{room}.") for room in rooms)
+
+
+def own_name(name: str) -> str | None:
+    """The name below llmexp of what is imported; None for other libraries."""
+    if name.startswith(("llmexp.", "hydra_plugins.", ".")):
+        return name.removeprefix("llmexp.")
+    return "" if name == "llmexp" else None
 
 
 def offences(module: str, source: str) -> list[str]:
     room = module.partition(".")[0]
     wrong = []
     for name in imported(source):
-        own = name.removeprefix("llmexp.")
-        is_own = own != name or name.startswith(("hydra_plugins.", "."))
-        if is_own and own != "__version__" and not within(own, (room, *MAY_IMPORT[room])):
+        own = own_name(name)
+        if own is not None and not _is_lower(own.partition(".")[0], room):
             wrong.append(name)
-        if any(within(own, (one,)) and not within(module, (one,)) for one in (*OF_ONE_ENGINE, *OF_ONE_TASK)):
+        if own and any(within(own, (one,)) and not within(module, (one,)) for one in OF_ONE_ENGINE):
+            wrong.append(name)
+        if own and any(within(own, (one,)) and not within(module, (one, "launchers")) for one in OF_ONE_TASK):
             wrong.append(name)
         if any(within(name, (library,)) and not within(module, rooms) for library, rooms in ONLY_IN.items()):
             wrong.append(name)
     return wrong
+
+
+def _is_lower(room: str, than: str) -> bool:
+    return room == than or FLOOR_OF.get(room, len(FLOORS)) < FLOOR_OF[than]
+
+
+def reached(begins: Iterable[str]) -> dict[str, str]:
+    """What these modules import, directly or not, each with the module that was found to import it."""
+    found = dict.fromkeys(begins, "")
+    waiting = list(found)
+    while waiting:
+        module = waiting.pop()
+        for name in map(own_name, IMPORTED[module]):
+            places = [name, name.rpartition(".")[0]] if name else []
+            new = [place for place in places if place in MODULES and place not in found]
+            found |= dict.fromkeys(new, module)
+            waiting += new
+    return found
+
+
+def test_every_room_has_its_floor() -> None:
+    assert {name.partition(".")[0] for name in MODULES if name} == set(FLOOR_OF)
 
 
 def test_a_module_imports_only_what_its_room_may() -> None:
@@ -181,13 +202,53 @@ def test_a_module_imports_only_what_its_room_may() -> None:
     assert {name: wrong for name, wrong in found.items() if wrong} == {}
 
 
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    graph = {name: {own for each in IMPORTED[name] if (own := _module_of(each)) and own != name} for name in MODULES}
+    while leaves := {name for name, needs in graph.items() if not needs & graph.keys()}:
+        graph = {name: needs for name, needs in graph.items() if name not in leaves}
+    assert sorted(graph) == []
+
+
+def _module_of(name: str) -> str | None:
+    own = own_name(name)
+    places = [own, own.rpartition(".")[0]] if own else []
+    return next((place for place in places if place in MODULES), None)
+
+
+DRIVERS_SIDE = [place.partition(":")[0].removeprefix("llmexp.") for place in (*TASKS.values(), *ENGINES.values())]
+RANKS_LIBRARIES = tuple(library for library, rooms in ONLY_IN.items() if within(rooms[-1], ("measure", "launchers")))
+
+
+def test_the_driver_reaches_nothing_that_only_ranks_import() -> None:
+    begins = [name for name in MODULES if not within(name, ("launchers", "measure"))] + DRIVERS_SIDE
+    found = reached(begins)
+    assert "launchers.deepspeed.build" in found
+    heavy = {
+        name: [each for each in IMPORTED[name] if within(each, RANKS_LIBRARIES)]
+        for name in found
+        # The reader of many runs and of traces are the driver's.
+        if not within(name, ("record.shared_parts", "traces"))
+    }
+    assert {name: libraries for name, libraries in heavy.items() if libraries} == {}
+
+
+@pytest.mark.parametrize("worker", [name for name in MODULES if re.fullmatch(r"launchers\.\w+\.worker", name)])
+def test_a_worker_reaches_no_drivers_side(worker: str) -> None:
+    found = reached([worker])
+    wrong = {name: by for name, by in found.items() if name in DRIVERS_SIDE or not within(name, OF_RANKS)}
+    assert {name: by for name, by in wrong.items() if name} == {}
+
+
 @pytest.mark.parametrize(
     ("module", "source"),
     [
         ("plan.dims", "from llmexp.launch.run import run_one"),
-        ("analysis.metrics", "def f():\n    from llmexp import schema"),
-        ("engines.deepspeed", "import llmexp.launchers.models.hub"),
-        ("measure.loop", "from llmexp.record.folder import RunFolder"),
+        ("plan.dims", "from llmexp.analysis import window"),
+        ("errors", "def f():\n    from llmexp import schema, cli"),
+        ("launch.run", "from llmexp.tasks.base import Task"),
+        ("launch.run", "def f():\n    from llmexp.launchers.deepspeed import build"),
+        ("report.row", "import llmexp"),
+        ("tasks.base", "import llmexp.launchers.models.hub"),
         ("measure.loop", "import deepspeed.ops"),
         ("launch.run", "def f():\n    import torch"),
         ("launchers.megatron.model", "from llmexp.launchers.torch_native.stages import Stage"),
@@ -196,17 +257,22 @@ def test_a_module_imports_only_what_its_room_may() -> None:
         ("launchers.models.building", "import deepspeed"),
         ("launchers.micro.worker", "from llmexp.launchers.serving.client.client import Client"),
         ("launchers.rank.frame", "import uvloop"),
-        ("launch.collect", "from llmexp.tasks.training.metrics import METRICS"),
+        ("tasks.serving.task", "from llmexp.tasks.training.metrics import METRICS"),
+        ("cli.jobs", "from llmexp.tasks.training.metrics import METRICS"),
         ("cli.jobs", "from hydra._internal.hydra import Hydra"),
         ("record.folder", "from mlflow import MlflowClient"),
-        ("record.folder", "from . import result"),
+        ("record.folder", "from ..launch import run"),
         ("machine.gpus", "from llmexp.errors import ConfigError"),
-        ("analysis.contention", "from llmexp.machine.host_load import load"),
         ("record.system", "def f():\n    import pynvml"),
     ],
 )
 def test_the_rule_sees_an_offence(module: str, source: str) -> None:
-    assert len(offences(module, source)) == 1
+    assert len(set(offences(module, source))) == 1
+
+
+def test_what_only_a_type_checker_reads_is_no_import() -> None:
+    source = "import json\nif TYPE_CHECKING:\n    import torch"
+    assert list(imported(source)) == ["json"]
 
 
 def questions(source: str) -> list[str]:

@@ -1,1 +1,4 @@
-"""The launcher of engine=deepspeed; worker.py is the program of one rank."""
+"""engine=deepspeed: engine.py plans a run, build.py compiles what its ranks load, worker.py is a rank's program."""
+
+# Names the library that the driver has built for the ranks.
+OP_LIBRARY_VARIABLE = "LLMEXP_DEEPSPEED_OP"

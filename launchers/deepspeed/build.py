@@ -21,7 +21,7 @@ from llmexp.launch.compilers import build_tools
 from llmexp.launch.display import say
 from llmexp.launch.runtime import Runtime
 from llmexp.launch.spawn import agent_log
-from llmexp.launchers.deepspeed.ops import OP_LIBRARY_VARIABLE
+from llmexp.launchers.deepspeed import OP_LIBRARY_VARIABLE
 from llmexp.machine.processor import compiled_for
 from llmexp.record.duration import duration
 from llmexp.record.lock import acquire_waiting

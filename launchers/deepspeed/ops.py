@@ -10,10 +10,9 @@ import os
 import sys
 from pathlib import Path
 
+from llmexp.launchers.deepspeed import OP_LIBRARY_VARIABLE
 from llmexp.record.installed import look, path_with_scripts
 
-# Set by the driver to the library that it built.
-OP_LIBRARY_VARIABLE = "LLMEXP_DEEPSPEED_OP"
 _BUILDERS = {"cpu_adam": "CPUAdamBuilder", "fused_adam": "FusedAdamBuilder"}
 
 

@@ -1,1 +1,1 @@
-"""The launcher of engine=megatron; worker.py is the program of one rank."""
+"""engine=megatron: engine.py plans a run, worker.py is the program of one rank."""

@@ -1,1 +1,1 @@
-"""What the ranks of task=micro run: a file for each family of microbenchmarks."""
+"""engine=micro: engine.py plans a run, worker.py is a rank's program; a file for each family of microbenchmarks."""

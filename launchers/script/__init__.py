@@ -1,1 +1,1 @@
-"""The launcher of engine=script, a user's own training program; worker.py is the program of one rank."""
+"""engine=script, a user's own training program: engine.py plans a run, worker.py is the program of one rank."""

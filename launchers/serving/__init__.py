@@ -1,1 +1,4 @@
-"""The load client of task=serve, which runs in the rank's process beside the server that it started; no torch here."""
+"""The engines of task=serve, a file each in engines/, and the load client, which runs beside the server it started.
+
+Nothing here imports torch, except what writes a model's folder.
+"""

@@ -1,1 +1,1 @@
-"""The launcher of engine=torch; worker.py is the program of one rank."""
+"""engine=torch: engine.py plans a run, worker.py is the program of one rank."""

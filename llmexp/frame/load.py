@@ -27,10 +27,11 @@ Place = str | os.PathLike[str]
 
 
 def load(path: Place | Sequence[Place], level: str = "runs") -> Any:
-    """Return a pandas.DataFrame of runs in folders or bundles of `llmexp export`, a row for each of what `level` names.
+    """Return a pandas.DataFrame of runs; a row is what `level` names: runs, repeats, steps, points, requests or calls.
 
-    Units are in the columns' names. `attrs["columns"]` says what each column means, `attrs["unreadable"]` why a run, by
-    its path, is not there. Raises ConfigError for a wrong level, a path without runs, or where pandas is missing.
+    `path` is a run's folder, a sweep's, one that holds them, a bundle of `llmexp export`, or a list of these. Units are
+    in the columns' names. `attrs["columns"]` says what each column means, `attrs["unreadable"]` why a run, by its path,
+    is not there. Raises ConfigError for a wrong level, a path without runs, or where pandas is missing.
     """
     if level not in LEVELS:
         raise unknown("level", level, LEVELS)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from llmexp.launch.runtime import Runtime, contributors
+from llmexp.launch.worker_sources import worker_sources
 from llmexp.record import environment
 from llmexp.record.plan import RunPlan
-from llmexp.record.worker_sources import worker_sources
 from llmexp.registry import get_engine
 
 

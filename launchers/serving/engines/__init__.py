@@ -1,1 +1,1 @@
-"""The engines of task=serve: how each one's server is started, asked and told what to do."""
+"""A file for each server: what it can do, and its command line."""
