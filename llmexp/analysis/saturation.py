@@ -62,17 +62,6 @@ class Saturation:
         """The share of the arriving requests that the server could serve, at most 1; None where it is not known."""
         return None if self.unserved is None else min(1.0, max(0.0, 1 - self.unserved.value))
 
-    @property
-    def growth_s_per_s(self) -> float | None:
-        """How many seconds longer requests wait for each second of load where the first to come is the first served.
-
-        With a load of r times what the server can do this is r - 1. None where it is not known.
-        """
-        share = self.served_share
-        if share is None:
-            return None
-        return 1 / share - 1 if share else inf
-
 
 def saturation(loads: Sequence[Load]) -> Saturation:
     """Judge the repeats of a load point, one or several, which all had the same rate."""

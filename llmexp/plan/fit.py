@@ -79,12 +79,6 @@ def capacity_bytes(plan: TrainingPlan) -> int | None:
     return hardware.memory_bytes
 
 
-def predicted_bytes(plan: TrainingPlan, micro: int) -> int | None:
-    """Return the most bytes that a rank is expected to hold with `micro` sequences a pass; None where not known."""
-    fit = fit_of(plan, micro)
-    return fit.need if fit else None
-
-
 def largest_micro(plan: TrainingPlan) -> int | None:
     """Return the largest micro batch that likely fits, at least 1; None where sizes are not known."""
     if fit_of(plan, 1) is None:

@@ -44,11 +44,6 @@ class RequestTrace:
         """The most tokens of a request, prompt and output together."""
         return max(request.prompt_tokens + request.output_tokens for request in self.requests)
 
-    @property
-    def shares_blocks(self) -> bool:
-        """Tell whether every request names the blocks of its prompt."""
-        return all(request.hash_ids for request in self.requests)
-
     def check_lengths(self, positions: int) -> None:
         """Raise ConfigError where a prompt and its output have no room in the model's positions."""
         longer = [each for each in self.requests if each.prompt_tokens + each.output_tokens > positions]

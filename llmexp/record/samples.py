@@ -183,7 +183,7 @@ class TrainingSummary(RankSummary):
     )
     compiled_in_window: int = Field(0, description="graphs that torch.compile made while steps were being measured")
     state_bytes: dict[str, StateBytes] = Field(
-        description="by kind, as analysis/memory.py reads them; of the optimizer the moments apart"
+        description="by kind: parameters, gradients, optimizer; of the optimizer the moments apart"
     )
     gradient_norm: float | None = Field(
         None, description="of the whole model, as the first step took it; None where its optimizer does not tell"

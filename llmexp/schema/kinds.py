@@ -128,8 +128,6 @@ class Kinds:
             return str(node["const"])
         if "enum" in node:
             return f"one of {', '.join(map(str, node['enum']))}"
-        if "const" in node:
-            return str(node["const"])
         if "prefixItems" in node:
             return f"a list of {len(node['prefixItems'])}, each {self.words(node['prefixItems'][0])}"
         if "items" in node:

@@ -84,7 +84,6 @@ def test_in_overload_the_estimate_is_the_share_that_the_server_cannot_serve() ->
     found = saturation([steady(1.0, 2000, growth=0.25)])
     assert found.verdict == "overloaded"
     assert found.served_share == pytest.approx(0.8, abs=0.01)
-    assert found.growth_s_per_s == pytest.approx(0.25, abs=0.02)
     assert found.reasons == ["about 20% of the requests stayed unserved"]
 
 
@@ -94,7 +93,7 @@ def test_constant_latency_is_kept_up_with_however_many_are_answered_at_once() ->
     # Alone it was at work a quarter of the time: it could have served four times as many.
     assert alone.unserved is not None
     assert alone.unserved.value == pytest.approx(-3, abs=0.1)
-    assert (alone.served_share, alone.growth_s_per_s) == (1.0, 0.0)
+    assert alone.served_share == 1.0
     assert together.unserved is not None
     assert together.unserved.value == pytest.approx(0, abs=0.01)
 
@@ -113,7 +112,7 @@ def test_far_too_much_load_needs_no_settled_backlog() -> None:
     # Sixty requests within half a second, of which the server serves one a second.
     due_s = [0.01 * place for place in range(60)]
     found = saturation([Load(due_s, [1.0 + place - due for place, due in enumerate(due_s)])])
-    assert (found.verdict, found.served_share, found.growth_s_per_s) == ("overloaded", None, None)
+    assert (found.verdict, found.served_share) == ("overloaded", None)
     assert "though all had come within 0.590 s" in found.reasons[0]
 
 

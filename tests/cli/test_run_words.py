@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,14 @@ def test_help_explains_every_group_and_atom(llmexp):
     assert code == 0
     for word in [*groups, *ATOMS]:
         assert f"\n  {word} " in out
+
+
+def test_help_names_every_command(llmexp):
+    from llmexp.cli.arguments import COMMAND_NAMES
+
+    _, out, _ = llmexp("--help")
+    named = {name for words in re.findall(r"^  llmexp ([a-z|]+)", out, re.MULTILINE) for name in words.split("|")}
+    assert named == set(COMMAND_NAMES)
 
 
 @pytest.mark.parametrize("words", [(), ("-m",)])

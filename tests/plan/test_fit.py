@@ -4,11 +4,18 @@ from collections.abc import Callable
 
 import pytest
 
-from llmexp.plan.fit import Fit, fit_of, largest_micro, predicted_bytes
+from llmexp.plan.fit import Fit, fit_of, largest_micro
 from llmexp.plan.memory import GIB
 from llmexp.plan.training_plan import TrainingPlan
 
 Made = Callable[..., TrainingPlan]
+
+
+def need(plan: TrainingPlan, micro: int) -> int:
+    """The most bytes that a rank is expected to hold."""
+    fit = fit_of(plan, micro)
+    assert fit
+    return fit.need
 
 
 def test_the_three_verdicts_and_their_bounds():
@@ -42,13 +49,13 @@ def test_where_not_even_one_fits_the_largest_batch_is_one(plan: Made):
 @pytest.mark.parametrize("words", [["model.target=own.Model"], ["hardware.memory_bytes=null"]])
 def test_nothing_is_said_where_the_model_or_the_device_is_not_known(words: list[str], plan: Made):
     made = plan("model=tiny", *words)
-    assert (fit_of(made, 1), predicted_bytes(made, 1), largest_micro(made)) == (None, None, None)
+    assert (fit_of(made, 1), largest_micro(made)) == (None, None)
 
 
 def test_a_memory_limit_counts_instead_of_the_devices_memory(plan: Made):
     whole = plan("model=7b", "method=F+Z3")
     limited = plan("model=7b", "method=F+Z3", f"hardware.memory_limit_bytes={40 * GIB}")
-    assert predicted_bytes(limited, 4) == predicted_bytes(whole, 4)
+    assert need(limited, 4) == need(whole, 4)
     assert (largest_micro(limited) or 0) < (largest_micro(whole) or 0)
 
 
@@ -91,5 +98,5 @@ def test_zeros_buckets_and_gathered_parameters_are_the_engines_own(plan: Made):
 def test_on_cpu_the_interpreters_own_memory_counts(plan: Made):
     words = ["model=tiny", "hardware=cpu", "hardware.host_memory_bytes=8_000_000_000"]
     made, limited = plan(*words), plan(*words, "hardware.memory_limit_bytes=256_000_000")
-    assert (predicted_bytes(made, 1) or 0) - (predicted_bytes(limited, 1) or 0) == 500_000_000
+    assert need(made, 1) - need(limited, 1) == 500_000_000
     assert 1 < (largest_micro(limited) or 0) < (largest_micro(made) or 0)

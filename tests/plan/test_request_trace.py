@@ -75,8 +75,7 @@ def test_blocks_have_to_be_as_many_as_the_prompt_has(load: Load) -> None:
     line = '{"timestamp": 0, "input_length": 700, "output_length": 5, "hash_ids": [8, 9]}'
     trace = load(line)
     assert trace.requests[0].hash_ids == (8, 9)
-    assert trace.shares_blocks
-    assert not load().shares_blocks
+    assert not any(request.hash_ids for request in load().requests)
     with pytest.raises(ConfigError, match=r"trace:1: 2 hash_ids for 700 tokens, which are 44 blocks of 16: set serve"):
         load(line, block_tokens=16)
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from llmexp.analysis.contention import windows_unix_s
-from llmexp.launch.forked import ForkedAgent
 from llmexp.record.folder import RunFolder, find_runs
 
 pytestmark = [pytest.mark.slow, pytest.mark.ranks]
@@ -17,15 +15,6 @@ REAL = (
     *("model.num_layers=1", "data=synthetic", "data.seq_len=32", "measure.threads_per_rank=1"),
     *("measure=smoke", "measure.repeats=2", "measure.profile=false"),
 )
-
-
-@pytest.fixture(autouse=True)
-def _server() -> Iterator[None]:
-    """The process that forks ranks ends with the test."""
-    yield
-    if ForkedAgent.server:
-        ForkedAgent.server.close()
-        ForkedAgent.server = None
 
 
 def begun(runs: dict[str, RunFolder]) -> list[str]:

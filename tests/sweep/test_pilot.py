@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ import pytest
 
 from llmexp.errors import RecordError
 from llmexp.launch.attempt import only_attempt
-from llmexp.launch.forked import ForkedAgent
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.result import Metric, RunResult, RunStatus, Turn
@@ -28,15 +27,6 @@ REAL = (
     *("model=tiny", "hardware=cpu", "engine=torch", "engine.launcher=fork", "tracking=none", "data=synthetic"),
     *("model.num_layers=1", "data.seq_len=32", "measure.threads_per_rank=1", "measure.profile=false"),
 )
-
-
-@pytest.fixture(autouse=True)
-def _server() -> Iterator[None]:
-    """The process that forks ranks ends with the test."""
-    yield
-    if ForkedAgent.server:
-        ForkedAgent.server.close()
-        ForkedAgent.server = None
 
 
 class Pilots:
