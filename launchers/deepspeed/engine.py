@@ -41,7 +41,8 @@ class DeepSpeedEngine(TrainingEngine):
     name = "deepspeed"
     launchers = ("spawn", "torchrun", "deepspeed", "fork")
     cp_chunks: ClassVar[Mapping[CpKind, int]] = {"ulysses": 1}
-    keeps_weights = True
+    keeps_weights = builds_transformers = grows_sequences = True
+    offloads_activations_with = 2
     modules = ("torch", "deepspeed", "transformers", "accelerate")
     distributions = (
         "deepspeed",

@@ -28,7 +28,8 @@ class TorchEngine(TrainingEngine):
     """
 
     name = "torch"
-    keeps_weights = True
+    keeps_weights = builds_transformers = grows_sequences = True
+    offloads_activations_with = 1
     modules = ("torch", "transformers", "accelerate")
     distributions = (
         "torch",

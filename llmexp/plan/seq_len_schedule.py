@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from llmexp.errors import ConfigError
-from llmexp.method import Techniques
-from llmexp.plan.dims import ParallelDims
 from llmexp.schema import TrainingConfig
 
 KEY = "data.seq_len_schedule"
@@ -61,15 +59,3 @@ class LengthSchedule:
         begins = [max(self.warmup_steps, -(-index * self.total // kinds)) for index in range(kinds + 1)]
         counted = [(length, end - begin) for length, (begin, end) in zip(self.lengths, pairwise(begins), strict=True)]
         return sum(length**2 * steps for length, steps in counted) / sum(length * steps for length, steps in counted)
-
-
-def schedule_limit(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
-    """Say why sequences cannot grow in this run, as the reason of a skip; return None where they can or need not."""
-    if not config.data.seq_len_schedule:
-        return None
-    if config.engine.name in ("megatron", "script"):
-        return f"{KEY}: engine={config.engine.name} takes sequences of one length"
-    if techniques.compilation:
-        return f"{KEY}: C compiles for one length, and would do it again inside the measured window"
-    cut = [f"{name}={getattr(dims, name)}" for name in ("pp", "cp") if getattr(dims, name) > 1]
-    return f"{KEY}: {', '.join(cut)} is set up for sequences of one length" if cut else None

@@ -38,6 +38,15 @@ class TrainingEngine(Engine[TrainingConfig]):
     keeps_weights: ClassVar[bool] = False
     """Its ranks can save the weights that they trained."""
 
+    builds_transformers: ClassVar[bool] = False
+    """Its ranks build models of transformers, which kernels.flash and kernels.liger change."""
+
+    grows_sequences: ClassVar[bool] = False
+    """Its ranks take sequences of several lengths in one run, as data.seq_len_schedule has them."""
+
+    offloads_activations_with: ClassVar[int | None] = None
+    """The highest ZeRO stage with which memory.activation_offload works; None where it never does."""
+
     @abstractmethod
     def unsupported(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
         """Say why this engine cannot run the combination, as the reason of a skip; return None where it can."""

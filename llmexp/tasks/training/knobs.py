@@ -1,42 +1,45 @@
-"""The limits of switches beside the atoms; each function returns the reason of a skip, or None."""
+"""The limits of keys beside the atoms, by what an engine states; each function returns a skip's reason, or None."""
 
 from __future__ import annotations
 
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
+from llmexp.plan.seq_len_schedule import KEY
 from llmexp.schema import TrainingConfig
 from llmexp.schema.machine import AMPERE
+from llmexp.tasks.training.engine import TrainingEngine
 
-NOT_TRANSFORMERS = ("megatron", "script")
 # These are the transformers models that llmexp's own files describe; Liger supports all of them.
 LIGER_ARCHITECTURES = ("llama", "qwen3", "mixtral")
 
 
-def activation_offload_limit(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+def activation_offload_limit(
+    config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims
+) -> str | None:
     """Say why memory.activation_offload cannot be used.
 
     It needs ranks that hold whole parameters and run one forward pass after the other.
     """
     if not config.memory.activation_offload:
         return None
-    whole = 2 if config.engine.name == "deepspeed" else 1
+    whole = engine.offloads_activations_with
     why = {
-        (
-            f"engine={config.engine.name} keeps its activations itself: set engine=deepspeed or engine=torch"
-        ): config.engine.name in ("megatron", "script"),
+        f"engine={engine.name} keeps its activations itself: set engine=deepspeed or engine=torch": whole is None,
         "a pipeline's stages keep what they send: set parallelism.pp=1": dims.pp > 1,
         "it has not been tried with parallelism.cp: set parallelism.cp=1": dims.cp > 1,
         "C decides itself what a layer keeps: leave C out": techniques.compilation,
         (
             f"Z{techniques.zero_stage} gathers parameters anew in every layer, which would be moved too: "
             f"take Z{whole}, or leave Z out"
-        ): (techniques.zero_stage > whole),
+        ): techniques.zero_stage > (whole or 0),
     }
     reason = next((reason for reason, holds in why.items() if holds), None)
     return f"memory.activation_offload=true: {reason}" if reason else None
 
 
-def flash_limit(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+def flash_limit(
+    config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims
+) -> str | None:
     """Say why kernels.flash, another kernel of F for transformers models, cannot be used."""
     kernel = config.kernels.flash
     if kernel == "auto":
@@ -44,8 +47,7 @@ def flash_limit(config: TrainingConfig, techniques: Techniques, dims: ParallelDi
     why = {
         "it is for GPUs: leave it out on hardware.device=cpu": config.hardware.device == "cpu",
         "it is a kernel of F: add F to the method": not techniques.flash_attention,
-        f"it changes models of transformers, not those of engine={config.engine.name}": config.engine.name
-        in NOT_TRANSFORMERS,
+        f"it changes models of transformers, not those of engine={engine.name}": not engine.builds_transformers,
         "packed records do not see each other, which it cannot do here: set data.pack=false": kernel == "cudnn"
         and config.data.isolates,
         "parallelism.cp has an attention of its own: set parallelism.cp=1": dims.cp > 1,
@@ -54,14 +56,15 @@ def flash_limit(config: TrainingConfig, techniques: Techniques, dims: ParallelDi
     return f"kernels.flash={kernel}: {reason}" if reason else None
 
 
-def liger_limit(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+def liger_limit(
+    config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims
+) -> str | None:
     """Say why kernels.liger, which puts Triton's kernels into a transformers model, cannot be used."""
     if not config.kernels.liger:
         return None
     why = {
         "Liger's kernels are Triton's, for GPUs: leave it out on hardware.device=cpu": config.hardware.device == "cpu",
-        f"it changes models of transformers, not those of engine={config.engine.name}": config.engine.name
-        in NOT_TRANSFORMERS,
+        f"it changes models of transformers, not those of engine={engine.name}": not engine.builds_transformers,
         f"it knows architecture {', '.join(LIGER_ARCHITECTURES)} here, not model={config.model.name}": (
             config.model.architecture not in LIGER_ARCHITECTURES or config.model.target is not None
         ),
@@ -72,7 +75,9 @@ def liger_limit(config: TrainingConfig, techniques: Techniques, dims: ParallelDi
     return f"kernels.liger=true: {reason}" if reason else None
 
 
-def tf32_limit(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+def tf32_limit(
+    config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims
+) -> str | None:
     """Say why precision.tf32 would change nothing, or None."""
     if not config.precision.tf32:
         return None
@@ -86,3 +91,17 @@ def tf32_limit(config: TrainingConfig, techniques: Techniques, dims: ParallelDim
     }
     reason = next((reason for reason, holds in why.items() if holds), None)
     return f"precision.tf32=true: {reason}" if reason else None
+
+
+def schedule_limit(
+    config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims
+) -> str | None:
+    """Say why sequences cannot grow in this run, as the reason of a skip; return None where they can or need not."""
+    if not config.data.seq_len_schedule:
+        return None
+    if not engine.grows_sequences:
+        return f"{KEY}: engine={engine.name} takes sequences of one length"
+    if techniques.compilation:
+        return f"{KEY}: C compiles for one length, and would do it again inside the measured window"
+    cut = [f"{name}={getattr(dims, name)}" for name in ("pp", "cp") if getattr(dims, name) > 1]
+    return f"{KEY}: {', '.join(cut)} is set up for sequences of one length" if cut else None

@@ -16,7 +16,7 @@ from llmexp.plan.identity import identity
 from llmexp.plan.largest_batch import searchable
 from llmexp.plan.memory import estimate
 from llmexp.plan.moments import moment_bytes
-from llmexp.plan.seq_len_schedule import LengthSchedule, schedule_limit
+from llmexp.plan.seq_len_schedule import LengthSchedule
 from llmexp.plan.shape import ModelShape, shape_of
 from llmexp.plan.tokens import with_steps_of_budget
 from llmexp.plan.trained import Trained, flops_per_token
@@ -24,7 +24,7 @@ from llmexp.plan.training_plan import AtomChange, TrainingPlan
 from llmexp.registry import get_engine
 from llmexp.schema import DataConfig, InstructionsData, SizedModel, TextData, TrainingConfig
 from llmexp.tasks.training.engine import TrainingEngine
-from llmexp.tasks.training.knobs import activation_offload_limit, flash_limit, liger_limit, tf32_limit
+from llmexp.tasks.training.knobs import activation_offload_limit, flash_limit, liger_limit, schedule_limit, tf32_limit
 
 
 def plan_training(config: TrainingConfig) -> TrainingPlan:
@@ -79,10 +79,9 @@ def training_engine(config: TrainingConfig) -> TrainingEngine:
 
 def _skip(config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims) -> str | None:
     """Return the first reason for a skip; limits of the engine come before those of settings beside its atoms."""
-    lacks = schedule_limit(config, techniques, dims) or engine.unsupported(config, techniques, dims)
-    limits = (
-        limit(config, techniques, dims) for limit in (activation_offload_limit, flash_limit, liger_limit, tf32_limit)
-    )
+    lacks = schedule_limit(config, engine, techniques, dims) or engine.unsupported(config, techniques, dims)
+    knobs = (activation_offload_limit, flash_limit, liger_limit, tf32_limit)
+    limits = (limit(config, engine, techniques, dims) for limit in knobs)
     return lacks or next(filter(None, limits), None)
 
 

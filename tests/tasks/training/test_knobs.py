@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from planning import make_plan
 
+from llmexp.launchers.deepspeed.engine import DeepSpeedEngine
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.registry import get_engine
+from llmexp.tasks.training.knobs import activation_offload_limit, flash_limit, liger_limit, schedule_limit
 from llmexp.tasks.training.repeats import RunConstants
 
+Limit = Callable[..., str | None]
 OFFLOAD, LIGER, CUDNN = "memory.activation_offload=true", "kernels.liger=true", "kernels.flash=cudnn"
 
 
@@ -52,6 +57,39 @@ def test_the_reason_says_what_would_do(words: list[str], reason: str) -> None:
 )
 def test_what_goes_with_activation_offload_is_planned(words: list[str]) -> None:
     assert plan("hardware=cpu", *words).skip is None
+
+
+class StatesNothing(DeepSpeedEngine):
+    name = "others"
+    builds_transformers = grows_sequences = False
+    offloads_activations_with = None
+
+
+@pytest.mark.parametrize(
+    ("limit", "words", "reason"),
+    [
+        (
+            activation_offload_limit,
+            [OFFLOAD],
+            "memory.activation_offload=true: engine=others keeps its activations itself",
+        ),
+        (
+            flash_limit,
+            [CUDNN, "hardware=h100", "method=F"],
+            "kernels.flash=cudnn: it changes models of transformers, not",
+        ),
+        (liger_limit, [LIGER, "hardware=h100"], "kernels.liger=true: it changes models of transformers, not those of"),
+        (
+            schedule_limit,
+            ["data=text", "data.seq_len=64", "data.seq_len_schedule=[32,64]"],
+            "engine=others takes sequences",
+        ),
+    ],
+)
+def test_an_engine_that_states_nothing_is_refused(limit: Limit, words: list[str], reason: str) -> None:
+    made = plan("hardware=cpu", *words)
+    assert limit(made.config, get_engine("pretrain", "deepspeed"), made.techniques, made.dims) is None
+    assert reason in str(limit(made.config, StatesNothing(), made.techniques, made.dims))
 
 
 def test_tf32_has_a_peak_of_its_own() -> None:
