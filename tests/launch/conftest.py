@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import os
 import sys
 import threading
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import own_processes
 import psutil
 import pytest
 
@@ -18,7 +17,7 @@ from llmexp.record.plan import Command
 from llmexp.record.result import to_json
 
 HERE = Path(__file__).parent
-MARK = "LLMEXP_TEST_MARK"
+processes = own_processes.processes
 
 
 @pytest.fixture(autouse=True)
@@ -34,29 +33,6 @@ def _only_own_kills(monkeypatch: pytest.MonkeyPatch) -> None:
     Who looks for such a kill has a driver of its own.
     """
     monkeypatch.setattr("llmexp.launch.run.oom_kills", lambda: 0)
-
-
-@pytest.fixture(autouse=True)
-def processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[psutil.Process]]]:
-    """All living processes that this test started, wherever their parents went; none may outlive the test."""
-    mark = uuid.uuid4().hex
-    monkeypatch.setenv(MARK, mark)
-
-    def living() -> list[psutil.Process]:
-        return [process for process in psutil.process_iter() if process.pid != os.getpid() and _mark(process) == mark]
-
-    yield living
-    left = living()
-    for process in left:
-        process.kill()
-    assert left == []
-
-
-def _mark(process: psutil.Process) -> str | None:
-    try:
-        return process.environ().get(MARK) if process.status() != psutil.STATUS_ZOMBIE else None
-    except (psutil.NoSuchProcess, psutil.AccessDenied):
-        return None
 
 
 @pytest.fixture

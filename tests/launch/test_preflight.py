@@ -7,7 +7,6 @@ import pytest
 from llmexp.launch import preflight as module
 from llmexp.launch.ending import Ending
 from llmexp.launch.preflight import preflight
-from llmexp.launchers.deepspeed.engine import DeepSpeedEngine
 from llmexp.machine.accelerators import nvidia
 from llmexp.machine.accelerators.gpu import Gpu
 from llmexp.plan.detect import Detected
@@ -15,6 +14,7 @@ from llmexp.plan.memory import GIB, MemoryEstimate
 from llmexp.record.installed import installs
 from llmexp.record.result import RunStatus
 from llmexp.record.samples import StateBytes
+from llmexp.tasks.engine import Engine
 
 LAPTOP = Detected("cpu", "cpu", "", 2, None)
 FOUR_A800 = Detected("a800", "a800", "NVIDIA A800-SXM4-80GB", 4, 80 * GIB)
@@ -125,7 +125,7 @@ def test_unknown_device_memory_is_taken_to_suffice(make):
 
 
 def test_what_cannot_be_built_here_is_skipped(make, monkeypatch):
-    monkeypatch.setattr(DeepSpeedEngine, "unbuildable", lambda self, plan: "no compiler here")
+    monkeypatch.setattr(Engine, "unbuildable", lambda self, plan: "no compiler here")
     assert preflight(make(), LAPTOP) == Ending(RunStatus.SKIPPED, "no compiler here")
 
 

@@ -14,8 +14,8 @@ from patience import HANG_S
 from planning import make_plan
 
 from llmexp.launch.ranks import LOOPBACK, listening
+from llmexp.launchers.deepspeed import OP_LIBRARY_VARIABLE
 from llmexp.launchers.deepspeed.build import prepare_ops
-from llmexp.launchers.deepspeed.engine import OP_LIBRARY_VARIABLE
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.result import to_json
 

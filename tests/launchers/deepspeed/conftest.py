@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+import own_processes
+
+processes = own_processes.processes
