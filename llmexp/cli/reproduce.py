@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -103,11 +102,9 @@ def planned_again(earlier: RunFolder) -> RunPlan:
     """
     try:
         planned = RunPlan.read(earlier.plan_path)
-        words = shlex.split(planned.rerun_command)[3:]
+        words = planned.overrides
     except RecordError as error:
         raise RecordError(f"{error}; {_command(earlier)}") from None
-    except ValueError as error:
-        raise RecordError(f"{earlier.plan_path}: its rerun_command is no command of a shell: {error}") from None
     sweep = planned.config.sweep.model_copy(update={"name": SWEEP})
     measure = planned.config.measure
     if measure.repeats < LEAST_REPEATS:

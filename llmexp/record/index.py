@@ -116,7 +116,7 @@ def _planned(plan: RunPlan) -> dict[str, Any]:
     numbers |= {"warmup_samples": plan.samples - plan.measured_samples}
     return {
         "id": plan.id,
-        "words": own_words(plan.rerun_command, plan.subject),
+        "words": own_words(plan.overrides, plan.subject),
         "work": kind_of(plan),
         "amount": plan.amount,
         **numbers,

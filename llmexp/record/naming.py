@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Sequence
 
 from llmexp.record.program_names import short_names
@@ -16,13 +15,13 @@ _PROGRAM = "engine.options.command="
 _NOT_NAMED = re.compile(rf"\+*((model|method|experiment|detach|engine\.python)=|({'|'.join(NOT_MEASURED)}|hydra)[=./])")
 
 
-def own_words(command: str, subject: Iterable[str]) -> list[str]:
-    """Return the words of a run's command (python -m llmexp …) that say what it measures.
+def own_words(overrides: Iterable[str], subject: Iterable[str]) -> list[str]:
+    """Return those overrides of a run that say what it measures.
 
     Model and method are left out, and what else the subject names.
     """
     shown = tuple(f"{name}=" for name in subject)
-    words = [word for word in shlex.split(command)[3:] if not _NOT_NAMED.match(word)]
+    words = [word for word in overrides if not _NOT_NAMED.match(word)]
     return [word for word in words if not word.lstrip("+").startswith(shown)]
 
 

@@ -5,11 +5,12 @@ This module has what every plan has; a task's own plan type adds the rest.
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, computed_field, model_validator
 
 from llmexp.errors import ConfigError, RecordError
 from llmexp.record.naming import name_of
@@ -22,7 +23,9 @@ from llmexp.schema import HfModel, RunConfig, RuntimeConfig
 if TYPE_CHECKING:
     from llmexp.record.shared_parts import SharedParts
 
-PLAN_SCHEMA_VERSION = 1
+PLAN_SCHEMA_VERSION = 2
+# What a run's command begins with, before its overrides.
+PROGRAM = ("python", "-m", "llmexp")
 
 
 class Command(Record):
@@ -126,7 +129,9 @@ class RunPlan(Record):
     )
     engine_config: dict[str, Any]
     command: Command
-    rerun_command: str = Field("", description="the shell line that repeats this run")
+    overrides: list[str] = Field(
+        default_factory=list, description="the words, after `python -m llmexp`, of the command that repeats this run"
+    )
     skip: str | None = None
     label: str = Field(
         "", description="what tells this run from others of its sweep of the same subject, as a person types it"
@@ -135,6 +140,23 @@ class RunPlan(Record):
     written_by: str = Field("", description="llmexp's version")
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True, serialize_by_alias=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_version_1(cls, found: Any) -> Any:
+        """Read the words from the shell line, which version 1 has alone."""
+        if not isinstance(found, dict) or "rerun_command" not in found:
+            return found
+        rest = {name: value for name, value in found.items() if name != "rerun_command"}
+        if "overrides" in rest:
+            return rest
+        return rest | {"schema": PLAN_SCHEMA_VERSION, "overrides": overrides_of(found["rerun_command"])}
+
+    @computed_field(description="the shell line that repeats this run")  # type: ignore[prop-decorator]
+    @property
+    def rerun_command(self) -> str:
+        """The shell line that repeats this run."""
+        return shlex.join((*PROGRAM, *self.overrides))
 
     @property
     def asked(self) -> str:
@@ -284,6 +306,11 @@ class RunPlan(Record):
             raise unreadable_record(path, "plan", error) from None
         except OSError as error:
             raise RecordError(f"{path} cannot be read: {error}") from None
+
+
+def overrides_of(command: str) -> list[str]:
+    """Return the overrides of a run's shell line; raises ValueError for a line that no shell would read."""
+    return shlex.split(command)[len(PROGRAM) :]
 
 
 def runtime_name(runtime: RuntimeConfig) -> str:

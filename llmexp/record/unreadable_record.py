@@ -15,9 +15,6 @@ from llmexp.errors import DamagedError, RecordError
 from llmexp.record.reading import OddFileError, parsed, read_json, read_text
 from llmexp.version import __version__
 
-# For each file of a run: the other file that has the run's command too, and its key there.
-_BESIDE = {"plan.json": ("result.json", "command"), "result.json": ("plan.json", "rerun_command")}
-
 
 def unreadable_record(path: Path, kind: str, error: Exception) -> RecordError:
     """Return a one-line error for a file of a run or a sweep that is not of the `kind` that this version writes."""
@@ -41,12 +38,18 @@ def _is_no_json(error: Exception) -> bool:
 
 def _mended(path: Path) -> str:
     """Say what repairs a damaged file of a run, with the run's command where the other file has it."""
-    name, key = _BESIDE.get(path.name, ("plan.json", "rerun_command"))
+    again = "measures the run again" if path.name == "result.json" else "writes it again"
     try:
-        command = f": {read_json(path.parent / name)[key]}"
+        return f"the same command {again}: {_command_beside(path)}"
     except (OSError, ValueError, KeyError, TypeError):
-        command = ""
-    return f"the same command {'measures the run again' if path.name == 'result.json' else 'writes it again'}{command}"
+        return f"the same command {again}"
+
+
+def _command_beside(path: Path) -> str:
+    """Return the run's command by its other file; raises OSError, ValueError, KeyError or TypeError."""
+    if path.name == "plan.json":
+        return str(read_json(path.parent / "result.json")["command"])
+    return str(read_json(path.parent / "plan.json")["rerun_command"])
 
 
 def _wrong(error: Exception) -> str:

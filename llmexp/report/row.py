@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from llmexp.record.folder import RunFolder
-from llmexp.record.plan import RunPlan
+from llmexp.record.plan import PROGRAM, RunPlan
 from llmexp.record.result import Metric, RunResult, RunStatus, Stability
 from llmexp.record.trained import Trained
 from llmexp.registry import get_task
@@ -78,8 +77,7 @@ class Row:
     @cached_property
     def words(self) -> list[str]:
         """The words of that line."""
-        quoted = any(sign in self.command for sign in "'\"\\")
-        return shlex.split(self.command) if quoted else self.command.split()
+        return [*PROGRAM, *self.plan.overrides]
 
     @property
     def is_control(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llmexp.errors import DamagedError, RecordError
 from llmexp.record.folder import RunFolder
-from llmexp.record.plan import RunPlan
+from llmexp.record.plan import RunPlan, overrides_of
 from llmexp.record.result import RunResult, RunStatus
 from llmexp.record.writing import now
 from llmexp.registry import get_task
@@ -67,7 +67,9 @@ def restored_plan(plan: RunPlan, folder: RunFolder, earlier: RunResult) -> str:
     except DamagedError:
         skip = earlier.reason if earlier.status is RunStatus.SKIPPED else plan.skip
         known = get_task(plan.config.task.name).as_it_ran(plan, earlier)
-        folder.write(folder.plan_path, known.model_copy(update={"rerun_command": earlier.command, "skip": skip}))
+        folder.write(
+            folder.plan_path, known.model_copy(update={"overrides": overrides_of(earlier.command), "skip": skip})
+        )
         return "; its plan.json was lost and is written again"
     except RecordError:  # another version wrote it, and can read it
         pass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -34,7 +33,7 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
     _check_order(config)
     plan: RunPlan = task.plan(config)
     _check_fits_nodes(plan)
-    said = {"rerun_command": shlex.join(["python", "-m", "llmexp", *overrides]), "written_by": __version__}
+    said = {"overrides": list(overrides), "written_by": __version__}
     return plan.model_copy(update=said | {"skip": _too_many_ranks(plan) or _fork_limit(config) or plan.skip})
 
 

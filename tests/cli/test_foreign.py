@@ -152,9 +152,13 @@ def test_a_name_that_leads_out_of_the_outputs_is_refused(llmexp, runs, runner, h
 
 
 def test_a_command_that_no_shell_reads_is_told(llmexp, runs) -> None:
-    change(runs["F"].plan_path, lambda plan: plan.update(rerun_command="python -m llmexp 'method=F"))
+    def of_version_1(plan: dict[str, Any]) -> None:
+        del plan["overrides"]
+        plan["rerun_command"] = "python -m llmexp 'method=F"
+
+    change(runs["F"].plan_path, of_version_1)
     code, _, err = llmexp("reproduce", str(runs["F"].path))
-    assert (code, "its rerun_command is no command of a shell: No closing quotation" in err) == (1, True), err
+    assert (code, "plan.json is not a plan" in err, "No closing quotation" in err) == (1, True, True), err
 
 
 def test_tables_are_written_below_their_folder_only(llmexp, runs, here: Path) -> None:

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from llmexp.record.naming import apart, name_of, own_words
 
-START = "python -m llmexp "
-
 
 @pytest.mark.parametrize(
-    ("command", "words"),
+    ("overrides", "words"),
     [
         ("", []),
         ("method=F model=tiny", []),
@@ -23,8 +23,8 @@ START = "python -m llmexp "
         ("nodes=2 methods=3", ["nodes=2", "methods=3"]),
     ],
 )
-def test_the_words_that_say_what_is_measured(command, words):
-    assert own_words(START + command, ("model", "method")) == words
+def test_the_words_that_say_what_is_measured(overrides, words):
+    assert own_words(shlex.split(overrides), ("model", "method")) == words
 
 
 def test_a_name_is_model_method_and_words():

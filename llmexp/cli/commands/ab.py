@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import tempfile
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
@@ -135,7 +134,7 @@ def _words_of_sides(a: RunPlan, b: RunPlan) -> Mapping[Measures, Sequence[str]]:
 def _words(plan: RunPlan) -> list[str]:
     """Return the words of one run, without what would only cost time between two turns."""
     # Whether turns of before count is no part of what is measured, which names the folder.
-    typed = [word for word in shlex.split(plan.rerun_command)[3:] if not word.startswith("rerun=")]
+    typed = [word for word in plan.overrides if not word.startswith("rerun=")]
     added = [] if any(word.startswith("tracking") for word in typed) else ["tracking=none"]
     if isinstance(plan, TrainingPlan) and plan.config.measure.profile:
         added.append("measure.profile=false")

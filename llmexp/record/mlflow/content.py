@@ -63,7 +63,7 @@ class RunContent:
     @property
     def name(self) -> str:
         """The model, the method and all other words of what is measured, as any other run may stand beside it there."""
-        return name_of(self._plan.subject.values(), own_words(self._plan.rerun_command, self._plan.subject))
+        return name_of(self._plan.subject.values(), own_words(self._plan.overrides, self._plan.subject))
 
     @property
     def id(self) -> str:

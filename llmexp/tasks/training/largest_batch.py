@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 
 from llmexp.analysis.batch_search import BatchSearch, LargestBatch, Probe
@@ -44,7 +43,7 @@ def settled(plan: TrainingPlan, trials: Sequence[RunResult]) -> TrainingPlan:
 def with_batch(plan: TrainingPlan, micro: int) -> TrainingPlan:
     """Return the plan of a search with the batch that it found."""
     found = _of_batch(plan, micro)
-    kept = {name: getattr(plan, name) for name in ("id", "rerun_command", "label", "skip")}
+    kept = {name: getattr(plan, name) for name in ("id", "overrides", "label", "skip")}
     config = found.config.model_copy(update={"batch": plan.config.batch})
     return found.model_copy(update=kept | {"config": config})
 
@@ -114,5 +113,7 @@ def _of_batch(plan: TrainingPlan, micro: int) -> TrainingPlan:
 
 def _words(plan: TrainingPlan, micro: int) -> list[str]:
     """Return the words of the command that measures the run with this batch."""
-    words = shlex.split(plan.rerun_command)[3:]
-    return [*(word for word in words if not word.lstrip("+").startswith("batch.micro=")), f"batch.micro={micro}"]
+    return [
+        *(word for word in plan.overrides if not word.lstrip("+").startswith("batch.micro=")),
+        f"batch.micro={micro}",
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,7 @@ def test_what_was_typed_for_a_row_alone_does_not_repeat_its_program(run):
         folder.write(
             folder.plan_path,
             plan.model_copy(
-                update={"rerun_command": f"python -m llmexp engine=script 'engine.options.command=train.py {word}'"}
+                update={"overrides": shlex.split(f"engine=script 'engine.options.command=train.py {word}'")}
             ),
         )
     report = build_report(folders)

@@ -85,6 +85,6 @@ def _words(block: Block, line: Line) -> tuple[str, ...]:
 
 def shared_words(rows: Sequence[TrainingRow], but: Container[str]) -> list[str]:
     """Return the words that all runs were typed with, such as measure=quick, without those of some keys."""
-    typed = [row.words[3:] for row in rows]
+    typed = [row.plan.overrides for row in rows]
     kept = [word for word in typed[0] if all(word in words for words in typed)]
     return [word for word in kept if word.lstrip("+").partition("=")[0] not in but]
