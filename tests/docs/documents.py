@@ -10,7 +10,7 @@ from pathlib import Path
 from textwrap import dedent
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LINKING = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
 
 PROGRAMS = ("llmexp", "make", "pip", "python")
