@@ -24,7 +24,7 @@ def answer(cost: Cost) -> dict[str, str]:
     """Return the first lines of a plan, by label; an empty line has nothing to say."""
     plan, skip = cost.plan, certain_skip(cost.plan) or ""
     fits = "" if is_moot(plan, skip) else _fits(plan)
-    return {"fits": fits, "speed": _speed(cost), "skipped": short_reason(skip)}
+    return {"fits": fits, "speed": _speed(cost), "skipped": short_reason(plan, skip)}
 
 
 def is_moot(plan: RunPlan, skip: str) -> bool:
@@ -33,9 +33,10 @@ def is_moot(plan: RunPlan, skip: str) -> bool:
     return bool(skip) and not (fit and fit.certain)
 
 
-def short_reason(skip: str) -> str:
+def short_reason(plan: RunPlan, skip: str) -> str:
     """Return a reason for a skip without the arithmetic of memory, which a plan shows elsewhere."""
-    return skip.partition(": ")[0] + "; force=true starts it" if "for certain" in skip else skip
+    # A plan that says nothing itself is skipped for its memory.
+    return skip.partition(": ")[0] + "; force=true starts it" if skip and not plan.skip else skip
 
 
 def stated_cost(cost: Cost, stated: StatedTraining) -> Taken | None:

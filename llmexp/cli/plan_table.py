@@ -45,7 +45,8 @@ def _cells(cost: Cost, notes: list[str], stated: StatedTraining | None) -> list[
     verdict: str = fit.verdict if fit else "?"
     if is_moot(plan, skip or ""):
         verdict, sizes = "-", ["", "", ""]
-    return [*plan.subject.values(), plan.label, verdict, *sizes, speed, held, *asked, _mark(skip or "", notes)]
+    mark = _mark(short_reason(plan, skip or ""), notes)
+    return [*plan.subject.values(), plan.label, verdict, *sizes, speed, held, *asked, mark]
 
 
 def own_speed(cost: Cost) -> Speed | None:
@@ -57,10 +58,9 @@ def _mark(reason: str, notes: list[str]) -> str:
     """Return the number of a reason for a skip, which is noted once."""
     if not reason:
         return ""
-    said = short_reason(reason)
-    if said not in notes:
-        notes.append(said)
-    return f"skip ({notes.index(said) + 1})"
+    if reason not in notes:
+        notes.append(reason)
+    return f"skip ({notes.index(reason) + 1})"
 
 
 def _legend(costs: Sequence[Cost]) -> list[str]:
