@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # it imports torch, and a child's peak memory includes that of the process that starts it
-    from llmexp.measure.loop import MicroBatch
+    from llmexp.measure.batch import MicroBatch
 
 
 def deepspeed(training: Any, batch: MicroBatch) -> None:

@@ -13,7 +13,7 @@ from llmexp.launchers.data import instructions
 from llmexp.launchers.data.corpus import texts
 from llmexp.launchers.data.sequences import Example, Sequences, padded
 from llmexp.launchers.data.tokenizers import Tokenizer, tokenizer
-from llmexp.measure.loop import MicroBatch
+from llmexp.measure.batch import MicroBatch
 from llmexp.record.result import Batch
 from llmexp.schema import DataConfig, HfData, InstructionsData, SyntheticData, TextData
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llmexp.measure.loop import MicroBatch
+from llmexp.measure.batch import MicroBatch
 
 # transformers' attention functions define the other names; this one is the project's own.
 LENGTHS = "record_lengths"

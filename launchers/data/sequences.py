@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from llmexp.measure.loop import MicroBatch, Packing
+from llmexp.measure.batch import MicroBatch, Packing
 
 IGNORED = -100
 # The number of rows that are filled at a time: enough to find a place for nearly every short record, few enough to read

@@ -19,7 +19,7 @@ from llmexp.launchers.attention.choice import ULYSSES, of_whole_sequences
 from llmexp.launchers.data.packing import model_inputs
 from llmexp.launchers.data.sequences import IGNORED
 from llmexp.launchers.models import building
-from llmexp.measure.loop import MicroBatch
+from llmexp.measure.batch import MicroBatch
 from llmexp.method import Method
 from llmexp.plan.training_plan import TrainingPlan
 

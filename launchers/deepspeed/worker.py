@@ -28,7 +28,7 @@ from llmexp.launchers.rank.frame import PEERS_TIMEOUT
 from llmexp.launchers.training.activations import around_forward, moved
 from llmexp.launchers.training.measuring import run_rank
 from llmexp.launchers.training.optimizer_state import first_gradient_norm
-from llmexp.measure.loop import MicroBatch
+from llmexp.measure.batch import MicroBatch
 from llmexp.plan.training_plan import TrainingPlan
 
 

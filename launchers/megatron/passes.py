@@ -10,7 +10,7 @@ from megatron.core.utils import get_batch_on_this_cp_rank
 from torch.nn import functional
 
 from llmexp.launchers.data.sequences import IGNORED
-from llmexp.measure.loop import MicroBatch
+from llmexp.measure.batch import MicroBatch
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from llmexp.launchers.megatron.passes import Share
 from llmexp.launchers.megatron.state import parts, state_tensors, torch_optimizers
 from llmexp.launchers.rank.frame import join_group
 from llmexp.launchers.training.measuring import run_rank
-from llmexp.measure.loop import MicroBatch
+from llmexp.measure.batch import MicroBatch
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.schema import SizedModel
 

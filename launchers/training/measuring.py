@@ -23,10 +23,11 @@ from llmexp.launchers.training.state_watch import watch_over
 from llmexp.launchers.training.stopping import run_window
 from llmexp.machine.energy_counters import Counter, gpu_counters, package_counters
 from llmexp.measure import memory
+from llmexp.measure.batch import MicroBatch
 from llmexp.measure.clock import clock_for
 from llmexp.measure.compilation import Compilation
 from llmexp.measure.kernels import KernelProbe, trace_to
-from llmexp.measure.loop import MicroBatch, StepLoop
+from llmexp.measure.loop import StepLoop
 from llmexp.method import Method
 from llmexp.plan.artifacts import kept_weights
 from llmexp.plan.seq_len_schedule import LengthSchedule

@@ -15,7 +15,8 @@ import torch
 from torch import nn
 from torch.profiler import record_function
 
-from llmexp.measure.loop import MicroBatch, Scheduled, Trainable, train_step
+from llmexp.measure.batch import MicroBatch
+from llmexp.measure.loop import Scheduled, Trainable, train_step
 from llmexp.record import ranges
 
 # The names that the models of transformers and megatron-core give to their parts.

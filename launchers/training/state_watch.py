@@ -13,7 +13,8 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from llmexp.launchers.training.engine_kinds import Built, RankEngine, SchedulingEngine, SteppingEngine
 from llmexp.launchers.training.optimizer_state import local
 from llmexp.measure import memory
-from llmexp.measure.loop import MicroBatch, Scheduled
+from llmexp.measure.batch import MicroBatch
+from llmexp.measure.loop import Scheduled
 from llmexp.record.samples import StateBytes
 
 # The number of elements of each tensor that are compared to see an update:

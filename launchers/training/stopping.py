@@ -17,7 +17,8 @@ from llmexp.analysis.quantity import Measurement
 from llmexp.analysis.stability import is_known_to
 from llmexp.analysis.window import duration_s
 from llmexp.launchers.rank.frame import Rank
-from llmexp.measure.loop import MicroBatch, StepLoop
+from llmexp.measure.batch import MicroBatch
+from llmexp.measure.loop import StepLoop
 from llmexp.record.samples import StepSample, read_samples
 from llmexp.schema import TrainingMeasureConfig
 

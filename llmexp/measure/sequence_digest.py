@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 
-if TYPE_CHECKING:
-    from llmexp.measure.loop import MicroBatch
+from llmexp.measure.batch import MicroBatch
 
 # The mixing steps of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), as signed numbers: int64 wraps around.
 _GOLDEN, _FIRST, _SECOND = -0x61C8864680B583EB, -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15

@@ -9,7 +9,7 @@ import torch
 from torch import distributed
 
 from llmexp.launchers.data import loader
-from llmexp.measure.loop import MicroBatch
+from llmexp.measure.batch import MicroBatch
 from llmexp.plan.training_plan import TrainingPlan
 
 

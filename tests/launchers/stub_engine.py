@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from llmexp.measure.loop import MicroBatch
+from llmexp.measure.batch import MicroBatch
 
 
 class StubEngine:

@@ -8,8 +8,9 @@ from io import StringIO
 import pytest
 import torch
 
+from llmexp.measure.batch import MicroBatch, Packing
 from llmexp.measure.clock import HostClock, Mark
-from llmexp.measure.loop import MicroBatch, Packing, StepLoop
+from llmexp.measure.loop import StepLoop
 from llmexp.record.samples import StepSample
 
 

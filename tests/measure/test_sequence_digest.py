@@ -1,6 +1,6 @@
 import torch
 
-from llmexp.measure.loop import MicroBatch
+from llmexp.measure.batch import MicroBatch
 from llmexp.measure.sequence_digest import digest_of
 from llmexp.record.samples import digest_text
 from llmexp.record.trained import added

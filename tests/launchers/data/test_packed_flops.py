@@ -12,8 +12,9 @@ from planning import make_plan
 
 from llmexp.analysis.window import Repeat
 from llmexp.launchers.data.sequences import Example, Sequences
+from llmexp.measure.batch import MicroBatch
 from llmexp.measure.clock import HostClock
-from llmexp.measure.loop import MicroBatch, StepLoop
+from llmexp.measure.loop import StepLoop
 from llmexp.record.samples import StepSample, TrainingSummary
 from llmexp.tasks.training import metrics
 from llmexp.tasks.training.repeats import RunConstants

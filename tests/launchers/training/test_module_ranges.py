@@ -14,8 +14,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from llmexp.launchers.attention.choice import implementation
 from llmexp.launchers.models.compiled import compile_regions
 from llmexp.launchers.training.module_ranges import ranges_of, step_with_ranges
+from llmexp.measure.batch import MicroBatch
 from llmexp.measure.kernels import trace_to
-from llmexp.measure.loop import MicroBatch
 from llmexp.method import Method
 from llmexp.record.breakdown import Breakdown
 from llmexp.traces.breakdown import break_down, read_profile
