@@ -15,8 +15,8 @@ from llmexp.launchers.rank.versions import rank_environment
 from llmexp.launchers.script.own_model import OwnModel, why_no_flops
 from llmexp.launchers.training.measuring import counters_of
 from llmexp.measure import memory
+from llmexp.plan.no_steps_hint import no_steps_hint
 from llmexp.plan.training_plan import TrainingPlan
-from llmexp.plan.unheard import unheard
 from llmexp.record.energy import EnergyMeter
 from llmexp.record.printed import Output
 from llmexp.record.samples import TrainingSummary
@@ -92,7 +92,7 @@ class ProgramRun:
 
 def ended_unheard(plan: TrainingPlan, output: Output) -> str:
     """Say why a program that reported no step was not measured."""
-    return f"the program ended without reporting a step: {unheard(plan, output)}"
+    return f"the program ended without reporting a step: {no_steps_hint(plan, output)}"
 
 
 def ended_after(reported: int, wanted: int) -> str:

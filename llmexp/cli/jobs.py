@@ -27,7 +27,7 @@ from llmexp.cli.overrides import accept, as_typed
 from llmexp.cli.typed import typed
 from llmexp.errors import ConfigError, DegreesError
 from llmexp.method import NAIVE
-from llmexp.record.naming import apart, own_words
+from llmexp.record.naming import apart, distinguishing_overrides
 from llmexp.record.plan import RunPlan
 from llmexp.registry import get_task
 from llmexp.tasks.resolve import resolve
@@ -174,7 +174,7 @@ def _difference(overrides: Sequence[str], choices: Sequence[Sequence[str]]) -> s
 
 def told_apart(jobs: Sequence[Job]) -> list[Job]:
     """Return the jobs with labels in their plans that tell them apart."""
-    told = apart([own_words(job.plan.overrides, job.plan.subject) for job in jobs])
+    told = apart([distinguishing_overrides(job.plan.overrides, job.plan.subject) for job in jobs])
     return [
         Job(job.overrides, job.plan.model_copy(update={"label": words})) for job, words in zip(jobs, told, strict=True)
     ]
@@ -185,7 +185,7 @@ def _check_that_all_counts(jobs: Sequence[Job]) -> None:
 
     Otherwise the runs would not be those that the user asked for.
     """
-    idle = [get_task(job.plan.config.task.name).idle_keys(job.plan) for job in jobs]
+    idle = [get_task(job.plan.config.task.name).unused_keys(job.plan) for job in jobs]
     everywhere = [key for key in (idle[0] if idle else ()) if all(key in each for each in idle)]
     if everywhere:
         raise ConfigError(f"{everywhere[0]} does nothing here: {idle[0][everywhere[0]].rstrip('?')}; leave it out")

@@ -37,11 +37,11 @@ def runs(row: Row) -> Iterator[dict[str, Any]]:
 def repeats(row: Row) -> Iterator[dict[str, Any]]:
     """Yield each repeat that ended well: the metrics of this process alone."""
     task, plan = get_task(row.plan.config.task.name), row.plan
-    facts = task.facts(plan)
+    constants = task.constants(plan)
     began_at = {turn.repeat: turn.began_at for turn in row.result.turns} if row.result else {}
     for index in range(row.result.repeats if row.result else 0):
         repeat = task.read(row.folder.repeat(index), plan)
-        measured = {name: spec.function(repeat, facts) for name, spec in task.metrics.items()}
+        measured = {name: spec.function(repeat, constants) for name, spec in task.metrics.items()}
         values = {name: None if one is None else one.value for name, one in measured.items()}
         yield _named(row) | {"repeat": index, "began_at": began_at.get(index)} | values
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from llmexp.launch.ending import Ending
-from llmexp.plan.unheard import unheard
+from llmexp.plan.no_steps_hint import no_steps_hint
 from llmexp.record.plan import RunPlan
 from llmexp.record.printed import Logs
 from llmexp.record.result import RunStatus
@@ -19,7 +19,7 @@ def advised(plan: RunPlan, repeat: Path, ending: Ending) -> Ending:
     if ending.status is RunStatus.FAILED:
         advice = get_engine(plan.config.task.name, plan.config.engine.name).advice(plan.config, ending.reason)
     elif ending.status is RunStatus.TIMEOUT and not _has_steps(repeat):
-        told = unheard(plan, Logs(repeat).read())
+        told = no_steps_hint(plan, Logs(repeat).read())
         advice = f"no step was heard of: {told}" if told else ""
     return replace(ending, reason=f"{ending.reason}; {advice}") if advice else ending
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from llmexp.launch.follow import SampleFollower
 from llmexp.launch.recent import Recent
 from llmexp.launch.turns import Order
-from llmexp.plan.unheard import unheard
+from llmexp.plan.no_steps_hint import no_steps_hint
 from llmexp.record.digits import rounded, three_digits
 from llmexp.record.duration import duration
 from llmexp.record.plan import RunPlan
@@ -54,7 +54,7 @@ class Progress:
         self._follower = SampleFollower(folder / "samples.0.jsonl", get_task(self._plan.config.task.name).sample_type)
         self._begun_s = time.monotonic()
         # llmexp's own loops always report their steps.
-        self._logs, self._printing_since_s = Logs(folder) if unheard(self._plan, Output()) else None, None
+        self._logs, self._printing_since_s = Logs(folder) if no_steps_hint(self._plan, Output()) else None, None
 
     def update(self) -> None:
         """Read what rank 0 has written since the last time."""
@@ -96,7 +96,7 @@ class Progress:
             or time.monotonic() - self._printing_since_s < UNHEARD_AFTER_S
         ):
             return ""
-        return f" · no step heard of yet: {unheard(self._plan, self._logs.output)}"
+        return f" · no step heard of yet: {no_steps_hint(self._plan, self._logs.output)}"
 
     @property
     def rate(self) -> float:

@@ -17,7 +17,7 @@ from typing import Any
 
 from llmexp.errors import RecordError
 from llmexp.record.folder import PLAN, RESULT, RunFolder
-from llmexp.record.naming import own_words
+from llmexp.record.naming import distinguishing_overrides
 from llmexp.record.plan import RunPlan
 from llmexp.record.reading import read_json
 from llmexp.record.result import RunResult
@@ -43,7 +43,7 @@ class RunOverview:
     work: str = ""
     """A key that runs share whose steps take about the same time per position."""
     words: list[str] = field(default_factory=list)
-    """The run's command by naming.own_words."""
+    """The run's command by naming.distinguishing_overrides."""
     repeats: int = 0
     """The number of repeats that rank 0 has finished."""
     planned_repeats: int = 0
@@ -116,7 +116,7 @@ def _planned(plan: RunPlan) -> dict[str, Any]:
     numbers |= {"warmup_samples": plan.samples - plan.measured_samples}
     return {
         "id": plan.id,
-        "words": own_words(plan.overrides, plan.subject),
+        "words": distinguishing_overrides(plan.overrides, plan.subject),
         "work": kind_of(plan),
         "amount": plan.amount,
         **numbers,

@@ -15,7 +15,7 @@ _PROGRAM = "engine.options.command="
 _NOT_NAMED = re.compile(rf"\+*((model|method|experiment|detach|engine\.python)=|({'|'.join(NOT_MEASURED)}|hydra)[=./])")
 
 
-def own_words(overrides: Iterable[str], subject: Iterable[str]) -> list[str]:
+def distinguishing_overrides(overrides: Iterable[str], subject: Iterable[str]) -> list[str]:
     """Return those overrides of a run that say what it measures.
 
     Model and method are left out, and what else the subject names.

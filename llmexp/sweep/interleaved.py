@@ -22,11 +22,11 @@ from llmexp.sweep.measuring import (
     attempted,
     draw_and_record,
     folder_of,
-    foretold,
     is_answered,
     is_wanted,
     keep,
     records_named,
+    with_predicted_skip,
 )
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class _Run:
         from llmexp.launch.run import take_turns
 
         if self._turns is None:
-            self._turns = take_turns(foretold(self._plan, self._folder), self._folder, "interleaved")
+            self._turns = take_turns(with_predicted_skip(self._plan, self._folder), self._folder, "interleaved")
         try:
             next(self._turns)
         except StopIteration:

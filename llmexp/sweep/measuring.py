@@ -40,7 +40,7 @@ def measure(plan: RunPlan, folder: RunFolder, began: str | None = None) -> bool:
             if is_answered(plan, folder, began):
                 return keep(plan, folder, began)
             wanted = partial(is_wanted, plan, folder, began)
-            return remeasure(foretold(plan, folder), folder, wanted) or keep(plan, folder, began)
+            return remeasure(with_predicted_skip(plan, folder), folder, wanted) or keep(plan, folder, began)
     except RunHeldError as held:
         print(f"{folder.path.name}: {held}", flush=True)
         return False
@@ -97,9 +97,9 @@ def is_wanted(plan: RunPlan, folder: RunFolder, began: str | None) -> bool:
     return why is not None
 
 
-def foretold(plan: RunPlan, folder: RunFolder) -> RunPlan:
+def with_predicted_skip(plan: RunPlan, folder: RunFolder) -> RunPlan:
     """Return the plan, to be skipped where earlier runs of the sweep say how it is certain to end."""
-    skip = plan.skip or get_task(plan.config.task.name).foretold(plan, folder.path.parent, _stack(plan))
+    skip = plan.skip or get_task(plan.config.task.name).predicted_outcome(plan, folder.path.parent, _stack(plan))
     return plan.model_copy(update={"skip": skip})
 
 

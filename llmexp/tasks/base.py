@@ -63,11 +63,11 @@ class Task(ABC, Generic[C, P]):
         """Return a warning to read before the run starts, such as why a precision was chosen, or an empty string."""
         return ""
 
-    def idle_keys(self, plan: P) -> dict[str, str]:
+    def unused_keys(self, plan: P) -> dict[str, str]:
         """Return the keys that were set but change nothing in this run, each with the reason."""
         return {}
 
-    def facts(self, plan: P) -> Any:
+    def constants(self, plan: P) -> Any:
         """Return what the functions of the metrics get besides a repeat."""
         return plan
 
@@ -80,11 +80,11 @@ class Task(ABC, Generic[C, P]):
 
         Raises RecordError for values that are impossible.
         """
-        return self.metrics.measure(repeats, self.facts(plan))
+        return self.metrics.measure(repeats, self.constants(plan))
 
     def rates(self, plan: P, repeats: Sequence[AnyRepeat]) -> list[Measurement]:
         """Return the rate of each repeat."""
-        found = [self.metrics[plan.rate].function(repeat, self.facts(plan)) for repeat in repeats]
+        found = [self.metrics[plan.rate].function(repeat, self.constants(plan)) for repeat in repeats]
         return [rate for rate in found if rate]
 
     def judge(self, plan: P, repeats: Sequence[AnyRepeat], machines: Sequence[Machine]) -> Stability | None:
@@ -146,7 +146,7 @@ class Task(ABC, Generic[C, P]):
         """Return the account of the trials that the run's result keeps."""
         return []
 
-    def foretold(self, plan: P, sweep: Path, stack: str) -> str | None:
+    def predicted_outcome(self, plan: P, sweep: Path, stack: str) -> str | None:
         """Return how the run is certain to end, by runs of the same stack in the sweep's folder, or None."""
         return None
 

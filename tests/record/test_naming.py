@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from llmexp.record.naming import apart, name_of, own_words
+from llmexp.record.naming import apart, distinguishing_overrides, name_of
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from llmexp.record.naming import apart, name_of, own_words
     ],
 )
 def test_the_words_that_say_what_is_measured(overrides, words):
-    assert own_words(shlex.split(overrides), ("model", "method")) == words
+    assert distinguishing_overrides(shlex.split(overrides), ("model", "method")) == words
 
 
 def test_a_name_is_model_method_and_words():

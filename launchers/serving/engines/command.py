@@ -12,7 +12,7 @@ from llmexp.plan.server_holdings import Holdings
 from llmexp.plan.server_plan import MetricNames, RequestForm, ServerPlan
 from llmexp.record.plan import Command
 from llmexp.record.server_samples import Metric
-from llmexp.tasks.serving.engine import IGNORE_END, Served, ServingEngine, value
+from llmexp.tasks.serving.engine import IGNORE_END, ServingEngine, ServingSpec, value
 
 COMMAND = "command"
 PORT = "{port}"
@@ -44,11 +44,11 @@ class CommandEngine(ServingEngine):
     form_knobs = ("token_ids", "ignore_eos", "ready", "metrics")
     knobs = dict.fromkeys((COMMAND, *form_knobs), value(""))
 
-    def holdings(self, served: Served) -> Holdings:
+    def holdings(self, served: ServingSpec) -> Holdings:
         """What any of the known pages tells; in which dtype a command keeps its cache and its weights is not known."""
         return Holdings(kv_tokens_told=[*vllm.KV_TOKENS, *sglang.KV_TOKENS])
 
-    def server(self, served: Served) -> ServerPlan:
+    def server(self, served: ServingSpec) -> ServerPlan:
         """Return the given command; raise ConfigError where it has no {port}."""
         knobs = served.knobs
         argv = shlex.split(str(knobs.get(COMMAND) or ""))

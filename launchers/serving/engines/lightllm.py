@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from llmexp.plan.server_holdings import Computed, Holdings, Told
 from llmexp.plan.server_plan import MetricNames, RequestForm, ServerPlan
 from llmexp.record.plan import Command
-from llmexp.tasks.serving.engine import DTYPES, HOST, SERVED_NAME, Knob, Served, ServingEngine, value
+from llmexp.tasks.serving.engine import DTYPES, HOST, SERVED_NAME, Knob, ServingEngine, ServingSpec, value
 
 KV_DTYPES = ("int8",)
 # As lightllm/server/metrics/metrics.py names them.
@@ -49,7 +49,7 @@ class LightllmEngine(ServingEngine):
         "quantization": value("--quant_type"),
     }
 
-    def cannot(self, served: Served) -> str | None:
+    def cannot(self, served: ServingSpec) -> str | None:
         """Its kernels are Triton's, and its prefill in chunks needs the cache of prefixes."""
         if served.device == "cpu":
             return "engine=lightllm needs a GPU: its kernels are Triton's and CUDA's"
@@ -58,7 +58,7 @@ class LightllmEngine(ServingEngine):
             return "engine=lightllm: prefix_caching=false needs chunked_prefill=false too"
         return _unknown_kv_dtype(knobs)
 
-    def holdings(self, served: Served) -> Holdings:
+    def holdings(self, served: ServingSpec) -> Holdings:
         """The tokens of the cache are those that it was told, else each device's log tells them for all."""
         found, given = super().holdings(served), served.knobs.get("kv_tokens")
         if given:
@@ -66,7 +66,7 @@ class LightllmEngine(ServingEngine):
             return found.model_copy(update={"kv_tokens_told": [], "kv_tokens": own})
         return found if served.devices == 1 else found.model_copy(update={"kv_tokens_told": []})
 
-    def server(self, served: Served) -> ServerPlan:
+    def server(self, served: ServingSpec) -> ServerPlan:
         """Return the command of LightLLM's server; it asks for an end token, which every request then ignores."""
         argv = ["{python}", "-m", "lightllm.server.api_server", "--model_dir", "{folder}", "--model_name", SERVED_NAME]
         argv += ["--host", HOST, "--port", "{port}", "--nccl_port", "{inner_port}", "--eos_id", "0"]

@@ -12,7 +12,7 @@ from llmexp.plan.server_holdings import Told
 from llmexp.plan.server_plan import RequestForm, ServerPlan
 from llmexp.record.plan import Command
 from llmexp.schema import ServingRunConfig
-from llmexp.tasks.serving.engine import HOST, SERVED_NAME, THREADS, Knob, Served, ServingEngine, value
+from llmexp.tasks.serving.engine import HOST, SERVED_NAME, THREADS, Knob, ServingEngine, ServingSpec, value
 
 # The number of fp32 among the types of GGML: without it the KV cache is fp16, and tokens differ from those of others.
 _FP32 = "0"
@@ -42,7 +42,7 @@ class LlamaCppEngine(ServingEngine):
         """Return also what writes the model's file."""
         return (*super().needed_modules(config), *([] if config.serve.address else ["gguf"]))
 
-    def cannot(self, served: Served) -> str | None:
+    def cannot(self, served: ServingSpec) -> str | None:
         """Its GGUF file is written for dense Llama models in fp32."""
         if served.model.architecture != "llama":
             return f"engine=llama_cpp serves Llama models only here, and model={served.model.name} is another"
@@ -52,7 +52,7 @@ class LlamaCppEngine(ServingEngine):
             return "engine=llama_cpp serves a model from one device: set parallelism.tp=1"
         return None
 
-    def server(self, served: Served) -> ServerPlan:
+    def server(self, served: ServingSpec) -> ServerPlan:
         """Return the server's command; without interrupt_requests=false a new request would cut off the running one."""
         argv = ["{python}", "-m", "llama_cpp.server", "--model", "{folder}/model.gguf", "--model_alias", SERVED_NAME]
         argv += ["--host", HOST, "--port", "{port}", "--n_ctx", str(served.positions), "--seed", str(served.seed)]

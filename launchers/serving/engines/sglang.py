@@ -17,8 +17,8 @@ from llmexp.tasks.serving.engine import (
     IGNORE_END,
     SERVED_NAME,
     Knob,
-    Served,
     ServingEngine,
+    ServingSpec,
     value,
 )
 
@@ -76,13 +76,13 @@ class SglangEngine(ServingEngine):
         "attention": value("--attention-backend"),
     }
 
-    def cannot(self, served: Served) -> str | None:
+    def cannot(self, served: ServingSpec) -> str | None:
         """On a CPU it needs AMX and a build of its own."""
         if served.device == "cpu":
             return "engine=sglang needs a GPU here: on a CPU it wants a build of its own and AMX instructions"
         return None
 
-    def holdings(self, served: Served) -> Holdings:
+    def holdings(self, served: ServingSpec) -> Holdings:
         """Its log tells what each device's memory gained by the weights."""
         found = super().holdings(served)
         if served.is_running:
@@ -90,7 +90,7 @@ class SglangEngine(ServingEngine):
         told = Told(where="log", pattern=_LOADED, words="its log, as loaded", unit_bytes=GIB, lines=served.every_device)
         return found.model_copy(update={"weights_told": [told]})
 
-    def server(self, served: Served) -> ServerPlan:
+    def server(self, served: ServingSpec) -> ServerPlan:
         """Return the command of SGLang's server."""
         argv = ["{python}", "-m", "sglang.launch_server", "--model-path", "{folder}", "--host", HOST]
         argv += [

@@ -17,7 +17,7 @@ from llmexp.plan.server_plan import ContainerProgram, MetricNames, RequestForm, 
 from llmexp.record.plan import Command
 from llmexp.schema import ServingRunConfig
 from llmexp.tasks.engine import ServerSoftware
-from llmexp.tasks.serving.engine import DTYPES, HOST, Knob, Served, ServingEngine, value
+from llmexp.tasks.serving.engine import DTYPES, HOST, Knob, ServingEngine, ServingSpec, value
 
 IMAGE = "ghcr.io/huggingface/text-generation-inference:3.3.7"
 PROGRAMS: Mapping[ContainerProgram, list[str]] = {
@@ -84,7 +84,7 @@ class TgiEngine(ServingEngine):
         "program": value("--program"),
     }
 
-    def cannot(self, served: Served) -> str | None:
+    def cannot(self, served: ServingSpec) -> str | None:
         """The image is one for GPUs, and its models are of 16 bits."""
         if served.device == "cpu":
             return "engine=tgi needs a GPU: its image is built for CUDA"
@@ -94,7 +94,7 @@ class TgiEngine(ServingEngine):
             return f"engine=tgi has no Qwen3, which model={served.model.name} is"
         return None
 
-    def server(self, served: Served) -> ServerPlan:
+    def server(self, served: ServingSpec) -> ServerPlan:
         """Return the command of the container: its port is published here only, and the model's folder not written."""
         program = program_of(served.knobs)
         own = {name: given for name, given in served.knobs.items() if name in VARIABLES}
@@ -136,7 +136,7 @@ def program_of(knobs: Mapping[str, Any]) -> ContainerProgram:
     raise ConfigError(f"engine.options.program={given} starts no container: choices are {', '.join(PROGRAMS)}")
 
 
-def _lengths(served: Served) -> list[str]:
+def _lengths(served: ServingSpec) -> list[str]:
     """Return the flags that bound requests: at least one token of the longest is output."""
     longest = ["--max-input-tokens", str(served.positions - 1), "--max-total-tokens", str(served.positions)]
     return [*longest, "--max-concurrent-requests", str(MOST_WAITING)]

@@ -16,7 +16,7 @@ from llmexp.plan.server_plan import ProfilerRoutes, RequestForm, ServerPlan
 from llmexp.record.installed import installs
 from llmexp.record.plan import Command
 from llmexp.schema import DenseModel, MixtralModel
-from llmexp.tasks.serving.engine import BYTES, DTYPES, HOST, Knob, Served, ServingEngine, switch, value
+from llmexp.tasks.serving.engine import BYTES, DTYPES, HOST, Knob, ServingEngine, ServingSpec, switch, value
 
 PAGE_TOKENS = 32
 # The scheduler lets no request in where fewer blocks are free than its margin.
@@ -47,13 +47,13 @@ class TransformersEngine(ServingEngine):
         "continuous_batching": switch("--continuous-batching"),
     }
 
-    def cannot(self, served: Served) -> str | None:
+    def cannot(self, served: ServingSpec) -> str | None:
         """It serves a model from one device."""
         if served.devices > 1:
             return "engine=transformers serves a model from one device: set parallelism.tp=1"
         return None
 
-    def holdings(self, served: Served) -> Holdings:
+    def holdings(self, served: ServingSpec) -> Holdings:
         """Its cache has the blocks that it was told, and no others; what bitsandbytes quantises is counted."""
         found, knobs = super().holdings(served), _with_defaults(served, _defaults(served)).knobs
         if served.is_running:
@@ -66,7 +66,7 @@ class TransformersEngine(ServingEngine):
         quantised = quantised_weights(served.model, str(knobs.get("quantization")), BYTES[served.dtype])
         return found.model_copy(update={"weights": quantised}) if quantised else found
 
-    def server(self, served: Served) -> ServerPlan:
+    def server(self, served: ServingSpec) -> ServerPlan:
         """Return `transformers serve` for the folder alone; without a bound, its KV cache would take most memory."""
         served = _with_defaults(served, _defaults(served))
         # What profiles or guards is llmexp's own program; a profile asks for it wherever the interpreter is.
@@ -85,17 +85,17 @@ class TransformersEngine(ServingEngine):
         )
 
 
-def _defaults(served: Served) -> dict[str, int]:
+def _defaults(served: ServingSpec) -> dict[str, int]:
     return {"continuous_batching": True} | (_cache(served) if served.device == "cpu" else {})
 
 
-def _cache(served: Served) -> dict[str, int]:
+def _cache(served: ServingSpec) -> dict[str, int]:
     page = int(served.knobs.get("block_size", PAGE_TOKENS))
     blocks = served.requests * ceil((served.positions + 1) / page)
     return {"block_size": page, "kv_blocks": ceil(blocks * ROOM) + 1, "max_batch_tokens": max(512, served.requests)}
 
 
-def _with_defaults(served: Served, defaults: dict[str, int]) -> Served:
+def _with_defaults(served: ServingSpec, defaults: dict[str, int]) -> ServingSpec:
     return replace(served, knobs={**defaults, **served.knobs})
 
 

@@ -32,8 +32,8 @@ from llmexp.tasks.serving.engine import (
     IGNORE_END,
     SERVED_NAME,
     Knob,
-    Served,
     ServingEngine,
+    ServingSpec,
     json_value,
     switch,
     value,
@@ -116,7 +116,7 @@ class VllmEngine(ServingEngine):
     kv_tokens_told = KV_TOKENS
     has_stages = has_replicas = has_adapters = True
 
-    def cannot(self, served: Served) -> str | None:
+    def cannot(self, served: ServingSpec) -> str | None:
         """Adapters have a largest rank; on a CPU it lacks knobs, and attention is for some sizes of heads only."""
         if served.adapters and served.adapters.rank > _RANKS[-1]:
             return f"engine=vllm takes adapters up to serve.adapters.rank={_RANKS[-1]}"
@@ -131,7 +131,7 @@ class VllmEngine(ServingEngine):
             return "engine=vllm ends at the first request on a CPU where the model has stages: set parallelism.pp=1"
         return _needs_avx512(served) or _needs_a_gpu(served.knobs)
 
-    def holdings(self, served: Served) -> Holdings:
+    def holdings(self, served: ServingSpec) -> Holdings:
         """On a GPU its log tells the weights; a draft model of its own has weights and a cache of its own beside."""
         found = super().holdings(served)
         draft = served.knobs.get("speculative")
@@ -140,7 +140,7 @@ class VllmEngine(ServingEngine):
         told = Told(where="log", pattern=_LOADED, words="its log, as loaded", unit_bytes=GIB, lines=served.every_device)
         return found.model_copy(update={"weights_told": [told]})
 
-    def server(self, served: Served) -> ServerPlan:
+    def server(self, served: ServingSpec) -> ServerPlan:
         """Return the command of vLLM's OpenAI server."""
         argv = ["{python}", "-m", "vllm.entrypoints.openai.api_server", "--model", "{folder}", "--host", HOST]
         argv += ["--port", "{port}", "--served-model-name", SERVED_NAME, "--load-format", served.load_format]
@@ -159,7 +159,7 @@ class VllmEngine(ServingEngine):
         )
 
 
-def _needs_avx512(served: Served) -> str | None:
+def _needs_avx512(served: ServingSpec) -> str | None:
     """Say what vLLM's build for AVX2 has no kernel for."""
     asked = f"quantization={served.int4}" if served.int4 else "kv_dtype=fp8" * (served.knobs.get("kv_dtype") == "fp8")
     if not asked or "avx512f" in instruction_sets():
@@ -175,7 +175,7 @@ def _needs_a_gpu(knobs: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _form(served: Served) -> RequestForm:
+def _form(served: ServingSpec) -> RequestForm:
     """Return the form; with priorities, the shortest of the waiting requests comes first."""
     form = RequestForm.completions(token_ids=True, return_token_ids=True, **IGNORE_END)
     body = form.body | ({"priority": TOKENS} if served.knobs.get("scheduling") == "priority" else {})
@@ -184,18 +184,18 @@ def _form(served: Served) -> RequestForm:
     return form.model_copy(update={"body": body | {"model": ADAPTER}, "adapters": served.adapters.number})
 
 
-def _layout(served: Served) -> list[str]:
+def _layout(served: ServingSpec) -> list[str]:
     tensor, pipeline = ["--tensor-parallel-size", str(served.devices)], ["--pipeline-parallel-size", str(served.stages)]
     return [*tensor, *pipeline, "--data-parallel-size", str(served.replicas)]
 
 
-def _connector(served: Served) -> str:
+def _connector(served: ServingSpec) -> str:
     """Return the connector between prefill and decode; empty where one server does both."""
     given = served.knobs.get(APART)
     return str(given) if given and given is not True else _CONNECTORS[served.device] if given else ""
 
 
-def _cannot_part(served: Served) -> str | None:
+def _cannot_part(served: ServingSpec) -> str | None:
     connector = _connector(served)
     asked = f"engine.options.{APART}={served.knobs.get(APART)}"
     if not connector:
@@ -211,7 +211,7 @@ def _cannot_part(served: Served) -> str | None:
     return None
 
 
-def _cannot_offload(served: Served) -> str | None:
+def _cannot_offload(served: ServingSpec) -> str | None:
     """Say why experts cannot lie in the host's memory; both knobs of offload would set the same flag."""
     if not served.knobs.get("experts_offload_gb"):
         return None
@@ -222,20 +222,20 @@ def _cannot_offload(served: Served) -> str | None:
     return None
 
 
-def _apart(served: Served, argv: list[str]) -> list[str]:
+def _apart(served: ServingSpec, argv: list[str]) -> list[str]:
     """Return the command of the program that starts two of these servers, where they are asked for."""
     devices = 0 if served.device == "cpu" else served.devices * served.stages
     connector = _connector(served)
     return ["{own_python}", "-m", _PROGRAM, connector, "{scratch}", str(devices), *argv] if connector else argv
 
 
-def _shared_cores(served: Served) -> dict[str, str]:
+def _shared_cores(served: ServingSpec) -> dict[str, str]:
     """Have several processes share the cores of a CPU evenly; it would else want a NUMA node for each of them."""
     parts = served.devices * served.stages * served.replicas
     return {"VLLM_CPU_SIM_MULTI_NUMA": "1"} if served.device == "cpu" and parts > 1 else {}
 
 
-def _adapters(served: Served) -> list[str]:
+def _adapters(served: ServingSpec) -> list[str]:
     """Return the flags of all adapters, any of which may be in one batch unless adapters_at_once says how many."""
     adapters = served.adapters
     if adapters is None:
@@ -245,14 +245,14 @@ def _adapters(served: Served) -> list[str]:
     return argv + [f"{adapter_name(number)}={ADAPTERS}/{number}" for number in range(adapters.number)]
 
 
-def _on_a_cpu(served: Served) -> list[str]:
+def _on_a_cpu(served: ServingSpec) -> list[str]:
     """Bound the KV cache to what the requests need, in whole GiB, where it would take a part of the host's memory."""
     if served.device != "cpu":
         return []
     return ["--kv-cache-memory-bytes", str(ceil(served.kv_tokens * served.kv_bytes_per_token / GIB) * GIB)]
 
 
-def _profiled(served: Served) -> list[str]:
+def _profiled(served: ServingSpec) -> list[str]:
     """Return the options by which there are routes of a profiler.
 
     Its trace has the modules only with every Python call, and only where the model is not compiled.

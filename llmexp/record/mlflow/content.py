@@ -22,7 +22,7 @@ from llmexp.record.mlflow.points import (
     server_points,
     system_points,
 )
-from llmexp.record.naming import name_of, own_words
+from llmexp.record.naming import distinguishing_overrides, name_of
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunResult, RunStatus
 from llmexp.record.samples import Sample, read_samples
@@ -63,7 +63,7 @@ class RunContent:
     @property
     def name(self) -> str:
         """The model, the method and all other words of what is measured, as any other run may stand beside it there."""
-        return name_of(self._plan.subject.values(), own_words(self._plan.overrides, self._plan.subject))
+        return name_of(self._plan.subject.values(), distinguishing_overrides(self._plan.overrides, self._plan.subject))
 
     @property
     def id(self) -> str:

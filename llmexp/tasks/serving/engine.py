@@ -63,7 +63,7 @@ def switch(on: str, off: str | None = None) -> Knob:
 
 
 @dataclass(frozen=True)
-class Served:
+class ServingSpec:
     """What a server has to hold."""
 
     model: ServedModel
@@ -180,7 +180,7 @@ class ServingEngine(Engine[ServingRunConfig]):
     installed_by: ClassVar[str]
     """How a person installs the server, in one line."""
 
-    def unsupported(self, served: Served) -> str | None:
+    def unsupported(self, served: ServingSpec) -> str | None:
         """Say why this engine cannot serve this, as the reason of a skip; return None where it can."""
         unknown = [name for name in served.knobs if name not in self.knobs]
         if unknown:
@@ -190,7 +190,7 @@ class ServingEngine(Engine[ServingRunConfig]):
             return f"serve.profile=true: {whose} has no profiler that is known here; {PROFILED} have one"
         return None if served.is_running else self._lacks(served) or self.cannot(served)
 
-    def _lacks(self, served: Served) -> str | None:
+    def _lacks(self, served: ServingSpec) -> str | None:
         if served.stages > 1 and not self.has_stages:
             return f"engine={self.name} has no pipeline parallelism here: set parallelism.pp=1"
         if served.replicas > 1 and not self.has_replicas:
@@ -201,7 +201,7 @@ class ServingEngine(Engine[ServingRunConfig]):
             return f"engine={self.name} serves no checkpoint of one's own here: {OF_CHECKPOINTS} do"
         return self._lacks_int4(served) if served.int4 else None
 
-    def _lacks_int4(self, served: Served) -> str | None:
+    def _lacks_int4(self, served: ServingSpec) -> str | None:
         asked, model = f"engine.options.quantization={served.int4}", served.model
         if not self.reads_int4:
             return f"engine={self.name} reads no weights in that format: {asked} is for vllm, sglang and tgi"
@@ -218,11 +218,11 @@ class ServingEngine(Engine[ServingRunConfig]):
             )
         return None
 
-    def cannot(self, served: Served) -> str | None:
+    def cannot(self, served: ServingSpec) -> str | None:
         """Say what else the engine cannot do."""
         return None
 
-    def holdings(self, served: Served) -> Holdings:
+    def holdings(self, served: ServingSpec) -> Holdings:
         """Say how it is known what the server holds: by its words, else by what it was told to load."""
         told = list(self.kv_tokens_told)
         if served.is_running:
@@ -249,10 +249,10 @@ class ServingEngine(Engine[ServingRunConfig]):
         return None if config.serve.address else ServerSoftware(config.engine.python, self.modules, self.installed_by)
 
     @abstractmethod
-    def server(self, served: Served) -> ServerPlan:
+    def server(self, served: ServingSpec) -> ServerPlan:
         """Return the server's command, routes and form of requests."""
 
-    def flags(self, served: Served) -> list[str]:
+    def flags(self, served: ServingSpec) -> list[str]:
         """Return the words of the command line that the knobs stand for."""
         return [word for name, given in served.knobs.items() for word in self.knobs[name](given)]
 

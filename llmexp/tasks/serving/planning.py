@@ -24,7 +24,7 @@ from llmexp.registry import engine_names, get_engine
 from llmexp.schema import Dtype, HfModel, ServingRunConfig
 from llmexp.schema.load import PromptTexts
 from llmexp.schema.serving import ServeConfig
-from llmexp.tasks.serving.engine import BYTES, Served, ServingEngine
+from llmexp.tasks.serving.engine import BYTES, ServingEngine, ServingSpec
 
 # Larger folders of random weights are not worth their time and disk where the engine can draw weights itself.
 LARGEST_FOLDER_BYTES = 4 * 10**9
@@ -116,14 +116,14 @@ def _check_knobs(config: ServingRunConfig, engine: ServingEngine) -> None:
         raise unknown(f"engine.options of engine={engine.name}", wrong, sorted(engine.knobs))
 
 
-def served_of(config: ServingRunConfig) -> Served:
+def served_of(config: ServingRunConfig) -> ServingSpec:
     """Return what the server has to hold; raises ConfigError where the model has no room for a request."""
     serve, model = config.serve, served_model(config.model)
     is_checkpoint = isinstance(model, CheckpointModel)
     _check_checkpoint(config, is_checkpoint)
     positions = _positions(serve, model, is_checkpoint)
     dtype: Dtype = serve.dtype or ("fp32" if config.hardware.device == "cpu" else "bf16")
-    return Served(
+    return ServingSpec(
         model=model,
         dtype=dtype,
         device=config.hardware.device,
@@ -195,7 +195,7 @@ def _check_checkpoint(config: ServingRunConfig, is_checkpoint: bool) -> None:
         )
 
 
-def _started(config: ServingRunConfig, engine: ServingEngine, served: Served) -> ServerPlan:
+def _started(config: ServingRunConfig, engine: ServingEngine, served: ServingSpec) -> ServerPlan:
     """Return the plan of a server that is started; raises ConfigError for a name that only one elsewhere can have."""
     if config.serve.served_name is not None:
         raise ConfigError(
@@ -205,7 +205,7 @@ def _started(config: ServingRunConfig, engine: ServingEngine, served: Served) ->
     return engine.server(served).model_copy(update={"python": config.engine.python})
 
 
-def _running(config: ServingRunConfig, engine: ServingEngine, served: Served) -> ServerPlan:
+def _running(config: ServingRunConfig, engine: ServingEngine, served: ServingSpec) -> ServerPlan:
     """Return the plan of a server that runs already; raises ConfigError for what would only change its start."""
     serve = config.serve
     assert serve.address
@@ -251,7 +251,7 @@ def _draws_own(config: ServingRunConfig, weights: int) -> bool:
     return wanted == "own" or (wanted == "auto" and weights > LARGEST_FOLDER_BYTES and not is_written)
 
 
-def _memory(served: Served) -> MemoryEstimate | None:
+def _memory(served: ServingSpec) -> MemoryEstimate | None:
     """Return the weights of one device; the KV cache is what the server makes of the rest.
 
     None where a device may hold less: nothing is certain then.

@@ -59,7 +59,7 @@ class Serve(Task[ServingRunConfig, ServingPlan]):
         """Read a repeat with what its server told."""
         return read_serving_repeat(folder, plan)
 
-    def idle_keys(self, plan: ServingPlan) -> dict[str, str]:
+    def unused_keys(self, plan: ServingPlan) -> dict[str, str]:
         """Return what only a server that is started would read."""
         idle = plan.server.address is not None and plan.config.serve.weights != "auto"
         return {"serve.weights": "the server of serve.address has the weights that it has"} if idle else {}

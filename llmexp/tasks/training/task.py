@@ -16,7 +16,6 @@ from llmexp.schema import TrainingConfig
 from llmexp.tasks.base import Task
 from llmexp.tasks.training.convergence import divergence
 from llmexp.tasks.training.describe import describe
-from llmexp.tasks.training.idle import idle_keys
 from llmexp.tasks.training.largest_batch import next_trial, points_of, settled, with_batch
 from llmexp.tasks.training.metrics import METRICS
 from llmexp.tasks.training.planning import plan_training
@@ -27,6 +26,7 @@ from llmexp.tasks.training.report.row import TrainingRow
 from llmexp.tasks.training.report.searched_batch_plot import draw_search
 from llmexp.tasks.training.report.section import TrainingSection
 from llmexp.tasks.training.short_run import pilot
+from llmexp.tasks.training.unused_keys import unused_keys
 
 # Two repeats may agree by chance, which would end the run too early.
 MIN_REPEATS = 3
@@ -60,11 +60,11 @@ class Training(Task[TrainingConfig, TrainingPlan]):
         """Say what precision=auto chose, or what bf16 costs here."""
         return bf16.about(plan.config)
 
-    def idle_keys(self, plan: TrainingPlan) -> dict[str, str]:
+    def unused_keys(self, plan: TrainingPlan) -> dict[str, str]:
         """Return keys without effect, such as adapter.rank without L or QL, each with the reason."""
-        return idle_keys(plan)
+        return unused_keys(plan)
 
-    def facts(self, plan: TrainingPlan) -> RunConstants:
+    def constants(self, plan: TrainingPlan) -> RunConstants:
         """Return degrees, FLOPs, peak and price."""
         return RunConstants.of(plan)
 
@@ -118,7 +118,7 @@ class Training(Task[TrainingConfig, TrainingPlan]):
         if isinstance(row, TrainingRow):
             draw_search(row, figures / "batch_search.png")
 
-    def foretold(self, plan: TrainingPlan, sweep: Path, stack: str) -> str | None:
+    def predicted_outcome(self, plan: TrainingPlan, sweep: Path, stack: str) -> str | None:
         """Foretell out of memory where a smaller batch already ran out of it."""
         return out_of_memory_already(plan, sweep, stack)
 

@@ -15,7 +15,7 @@ from llmexp.launchers.serving.engines.llama_cpp import ENGINE as LLAMA_CPP
 from llmexp.launchers.serving.server.process import Patience, Server
 from llmexp.launchers.serving.weights.model_folder import FolderRequest, ensure_model_folder
 from llmexp.schema import DenseModel
-from llmexp.tasks.serving.engine import Served
+from llmexp.tasks.serving.engine import ServingSpec
 
 pytestmark = [
     pytest.mark.ranks,
@@ -36,7 +36,7 @@ MODEL = DenseModel(
     head_dim=32,
     max_positions=256,
 )
-SERVED = Served(MODEL, "fp32", "cpu", positions=256, requests=2)
+SERVED = ServingSpec(MODEL, "fp32", "cpu", positions=256, requests=2)
 
 
 @pytest.fixture(scope="module")

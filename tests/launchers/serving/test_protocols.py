@@ -20,7 +20,7 @@ from llmexp.plan.server_plan import RequestForm
 from llmexp.record.requests import RequestSample
 from llmexp.registry import get_engine
 from llmexp.schema import DenseModel
-from llmexp.tasks.serving.engine import Served, ServingEngine
+from llmexp.tasks.serving.engine import ServingEngine, ServingSpec
 
 MODEL = DenseModel(
     name="small",
@@ -34,7 +34,7 @@ MODEL = DenseModel(
     head_dim=8,
     max_positions=256,
 )
-SERVED = Served(MODEL, "bf16", "cuda", positions=64, requests=4)
+SERVED = ServingSpec(MODEL, "bf16", "cuda", positions=64, requests=4)
 PROTOCOLS = {
     "vllm": "ids",
     "transformers": "words",

@@ -32,7 +32,7 @@ from llmexp.launchers.serving.words import tokens_of
 from llmexp.plan.server_plan import ServerPlan
 from llmexp.record.port import HOST
 from llmexp.schema import DenseModel
-from llmexp.tasks.serving.engine import Served, ServingEngine
+from llmexp.tasks.serving.engine import ServingEngine, ServingSpec
 
 pytestmark = [pytest.mark.ranks, pytest.mark.slow]
 TINY = DenseModel(
@@ -92,7 +92,7 @@ def answer(status: int, text: str) -> Answer:
 
 
 def running(engine: ServingEngine, cache: Path, python: str | None = None) -> Iterator[Asked]:
-    plan = engine.server(Served(TINY, "fp32", "cpu", POSITIONS, REQUESTS)).model_copy(update={"python": python})
+    plan = engine.server(ServingSpec(TINY, "fp32", "cpu", POSITIONS, REQUESTS)).model_copy(update={"python": python})
     folder = ensure_model_folder(FolderRequest(model=TINY, dtype="fp32", seed=0, weights=plan.weights), cache)
     with Server(plan, folder, cache / f"{engine.name}.txt") as server:
         server.wait_ready(Patience(silent_s=600))
@@ -160,7 +160,7 @@ def test_as_many_of_the_longest_requests_as_were_planned_fit_at_a_time(asked: As
 
 
 def test_the_knobs_of_vllm_are_options_of_its_server(vllm_python: str) -> None:
-    module = VLLM.server(Served(TINY, "fp32", "cpu", POSITIONS, REQUESTS)).command.argv[2]
+    module = VLLM.server(ServingSpec(TINY, "fp32", "cpu", POSITIONS, REQUESTS)).command.argv[2]
     listed = subprocess.run([vllm_python, "-m", module, "--help=all"], capture_output=True, text=True, check=True)
     flags = {word for knob in VLLM.knobs.values() for given in (True, False) for word in knob(given)[:1]}
     assert flags - set(re.findall(r"--[a-z-]+", listed.stdout)) == set()

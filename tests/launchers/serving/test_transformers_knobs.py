@@ -21,7 +21,7 @@ from llmexp.plan.server_plan import ServerPlan
 from llmexp.record.port import HOST
 from llmexp.record.requests import RequestSample
 from llmexp.schema import DenseModel
-from llmexp.tasks.serving.engine import Served
+from llmexp.tasks.serving.engine import ServingSpec
 
 pytestmark = [pytest.mark.ranks, pytest.mark.slow]
 MODEL = DenseModel(
@@ -36,7 +36,7 @@ MODEL = DenseModel(
     head_dim=32,
     max_positions=512,
 )
-SERVED = Served(MODEL, "fp32", "cpu", positions=512, requests=2)
+SERVED = ServingSpec(MODEL, "fp32", "cpu", positions=512, requests=2)
 PROMPTS = [[(start + 7 * index) % 300 for index in range(1, 60)] for start in range(3)]
 QUANTIZED = {
     "bnb-4bit": BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True),

@@ -32,7 +32,7 @@ from llmexp.machine.processor import instruction_sets
 from llmexp.plan.server_plan import ServerPlan
 from llmexp.record.port import HOST
 from llmexp.schema.load import ServedAdapters
-from llmexp.tasks.serving.engine import Served
+from llmexp.tasks.serving.engine import ServingSpec
 
 pytestmark = [
     pytest.mark.sweep,
@@ -42,7 +42,7 @@ pytestmark = [
 DENSE, MIXTURE = small_models(
     vocab_size=300, hidden_size=64, intermediate_size=128, num_layers=2, num_heads=2, max_positions=2048
 )
-SERVED = Served(DENSE, "fp32", "cpu", positions=2048, requests=8)
+SERVED = ServingSpec(DENSE, "fp32", "cpu", positions=2048, requests=8)
 # It begins as none of the others does, so that the cache of prefixes has nothing of it.
 PROMPT = [(150 + 11 * index) % 300 for index in range(1, 129)]
 PROMPTS = [[(start + 7 * index) % 300 for index in range(1, 60)] for start in range(3)]
@@ -115,7 +115,7 @@ class Started:
 
 
 @contextmanager
-def started(cache: Path, served: Served = SERVED, **knobs: Any) -> Iterator[Started]:
+def started(cache: Path, served: ServingSpec = SERVED, **knobs: Any) -> Iterator[Started]:
     served = replace(served, knobs={"compile": False} | knobs)
     assert VLLM.unsupported(served) is None
     plan = VLLM.server(served).model_copy(update={"python": server_python("vllm")})

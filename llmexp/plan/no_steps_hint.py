@@ -11,7 +11,7 @@ _BY_HOOK = (
 )
 
 
-def unheard(plan: RunPlan, output: Output) -> str:
+def no_steps_hint(plan: RunPlan, output: Output) -> str:
     """Say what makes a program's steps heard, and what it printed instead.
 
     Return "" where the ranks run llmexp's own loop, which always reports its steps.

@@ -7,7 +7,7 @@ from llmexp.cli.arguments import run_parser
 from llmexp.cli.words import jobs_of
 from llmexp.errors import ConfigError
 from llmexp.launchers.deepspeed.options import deepspeed_options
-from llmexp.tasks.training.idle import idle_keys
+from llmexp.tasks.training.unused_keys import unused_keys
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_what_changes_nothing_is_named_with_the_reason(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine").mkdir()
-    assert idle_keys(make_plan(*words.split())) == {key: reason}
+    assert unused_keys(make_plan(*words.split())) == {key: reason}
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_what_changes_nothing_is_named_with_the_reason(
 def test_what_counts_is_not(words: str, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").touch()
-    assert idle_keys(make_plan(*words.split())) == {}
+    assert unused_keys(make_plan(*words.split())) == {}
 
 
 def test_a_key_that_counts_in_one_run_of_a_sweep_is_welcome_and_one_that_counts_in_none_is_refused() -> None:

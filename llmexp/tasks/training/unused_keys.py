@@ -13,7 +13,7 @@ from llmexp.tasks.training.planning import training_engine
 MOST_CHOICES = 12
 
 
-def idle_keys(plan: TrainingPlan) -> dict[str, str]:
+def unused_keys(plan: TrainingPlan) -> dict[str, str]:
     """Return why a key changes nothing, by key, for keys whose values differ from the schema's defaults."""
     against = {place: reason for place, reason in _reasons(plan).items() if reason}
     idle = {
