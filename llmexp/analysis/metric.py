@@ -31,7 +31,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class MetricSpec:
-    """A metric; `function` computes it from one repeat and the plan's facts, or returns None without the data."""
+    """A metric; `function` computes it from one repeat and the plan's constants, or returns None without the data."""
 
     name: str
     function: Function
@@ -57,12 +57,14 @@ class Metrics(dict[str, MetricSpec]):
 
         return register
 
-    def measure(self, repeats: Sequence[Repeat[Any, Any]], facts: Any) -> dict[str, Metric | None]:
+    def measure(self, repeats: Sequence[Repeat[Any, Any]], constants: Any) -> dict[str, Metric | None]:
         """Compute every metric over repeats; None where the run lacks the data.
 
         Raises RecordError for values that are impossible.
         """
-        return {name: over_repeats([spec.function(repeat, facts) for repeat in repeats]) for name, spec in self.items()}
+        return {
+            name: over_repeats([spec.function(repeat, constants) for repeat in repeats]) for name, spec in self.items()
+        }
 
     def include(self, spec: MetricSpec) -> None:
         """Register a metric."""
