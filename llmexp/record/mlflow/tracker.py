@@ -53,25 +53,27 @@ class Tracker:
     def record(self, content: RunContent, among_many: bool) -> bool:
         """Bring one run up to date, and return whether it was written; other copies are removed after the writing.
 
-        Where other drivers may write the same run meanwhile, it looks again until there is one copy. Of two copies
-        written at the same time, the older one stays.
+        Where other drivers may write the same run meanwhile, it looks again until there is one copy. Only a driver that
+        has seen a complete copy removes the others, so that drivers which overlap do not remove each other's work for
+        ever. Of two complete copies, the older one stays.
         """
         digest, written = content.digest, False
         found = self._find(content.sweep, content.id, among_many)
         for look in range(MOST_LOOKS):
             if [run.digest for run in found] == [digest]:
                 return written
-            if look > 1:  # drivers that go in step would remove each other's copies for ever
-                time.sleep(random.uniform(0, min(LONGEST_PAUSE_S, PAUSE_S * 2**look)))
-            same = [run for run in found if run.digest == digest]
-            if not same:
+            complete = [run for run in found if run.digest == digest][:1]
+            if not complete:
                 self._write(content)
                 written = True
-            for run in found:
-                if run not in same[:1]:
-                    self._client.delete_run(run.run_id)
+            if complete or self._experiment.is_ours_alone:
+                for run in found:
+                    if run not in complete:
+                        self._client.delete_run(run.run_id)
             if self._experiment.is_ours_alone:
                 return written
+            if look:  # drivers that go in step may still remove each other's copies
+                time.sleep(random.uniform(0, min(LONGEST_PAUSE_S, PAUSE_S * 2**look)))
             found = self._search(content.sweep, content.id)
         raise RecordError(
             f"the server does not keep what it is given: run {content.id} is not one run after {MOST_LOOKS} looks"

@@ -1,9 +1,11 @@
 """Many drivers at one MLflow server, which nothing but their own care keeps from recording a thing twice."""
 
 import os
+import threading
 from collections.abc import Iterator
 
 import pytest
+from patience import HANG_S
 
 from chaos.invariants import store_equals_folders
 from chaos.tracker import Server
@@ -34,6 +36,43 @@ def test_drivers_that_record_the_same_runs_at_once_leave_each_there_once(make_ru
     folders = [make_run(method).path for method in ("Naive", "F")]
     assert record_at_once(server.uri, "same", [folders] * 4) == ""
     assert list(store_equals_folders(server.uri, "same", outputs / "main")) == []
+
+
+def test_a_driver_that_began_later_keeps_what_an_earlier_one_completed(make_run, outputs, server, monkeypatch):
+    """The later one begins its copy while the earlier one writes, and goes on once the earlier one has looked."""
+    from mlflow import MlflowClient
+
+    folder = make_run()
+    tracking = TrackingConfig(name="mlflow", uri=server.uri, experiment="overlap")
+    begun, ended = threading.Event(), threading.Event()
+    later = threading.Thread(target=lambda: sync([folder], tracking), name="later")
+    create_run, set_terminated = MlflowClient.create_run, MlflowClient.set_terminated
+    runs = []
+
+    def create(client, experiment, start_ms, tags, run_name):
+        made = create_run(client, experiment, start_ms, tags, run_name)
+        if tags["llmexp.kind"] == "run":
+            runs.append(made.info.run_id)
+            if threading.current_thread() is later:
+                begun.set()
+                assert ended.wait(HANG_S)
+        return made
+
+    def terminate(client, run, *words):
+        if [run] == runs and not begun.is_set():
+            later.start()
+            assert begun.wait(HANG_S)
+        set_terminated(client, run, *words)
+
+    monkeypatch.setattr(MlflowClient, "create_run", create)
+    monkeypatch.setattr(MlflowClient, "set_terminated", terminate)
+    sync([folder], tracking)
+    ended.set()
+    later.join(HANG_S)
+    client = MlflowClient(server.uri)
+    kept = [run for run in runs if client.get_run(run).info.lifecycle_stage == "active"]
+    assert (kept, len(runs)) == (runs[:1], 2)
+    assert list(store_equals_folders(server.uri, "overlap", outputs / "main")) == []
 
 
 def test_names_that_a_server_does_not_take_are_left_out_and_keep_no_run_from_it(make_run, outputs, server):
