@@ -128,6 +128,13 @@ class ServingPlan(RunPlan):
         return 0 if self.config.serve.search else sum(point.samples for point in self.points)
 
     @property
+    def load_s(self) -> float | None:
+        """The seconds of all load points; None where one of them goes at the server's own pace or is searched for."""
+        if self.config.serve.search or not all(point.rate_per_s for point in self.points):
+            return None
+        return sum((point.warmup + point.requests) / (point.rate_per_s or 1.0) for point in self.points)
+
+    @property
     def replicas(self) -> int:
         """One client sends all requests."""
         return 1

@@ -224,6 +224,11 @@ class RunPlan(Record):
         return None
 
     @property
+    def load_s(self) -> float | None:
+        """The seconds for which a repeat sends its samples at the rates that were asked for; None if it sets none."""
+        return None
+
+    @property
     def atom_codes(self) -> tuple[str, ...]:
         """The codes of the method's atoms; empty where the task has no methods."""
         return ()

@@ -41,8 +41,8 @@ class SweepConfig(Section):
     pilot: bool = Field(
         True,
         description=(
-            "measure a few steps of one run first, to say what a long sweep will cost like which nothing has been "
-            "measured"
+            "measure a few steps first, to say what a long sweep, or one with a budget, will cost where nothing like "
+            "it has been measured"
         ),
     )
 
@@ -55,3 +55,9 @@ class BudgetConfig(Section):
     when_over: Literal["refuse", "trim"] = Field(
         "refuse", description="start nothing; or only the cheapest runs that it allows"
     )
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The limits that are set, by unit."""
+        limits = {"device_hours": self.device_hours, "usd": self.usd}
+        return {unit: limit for unit, limit in limits.items() if limit is not None}

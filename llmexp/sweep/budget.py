@@ -15,9 +15,7 @@ def within_budget(costs: Sequence[Cost], budget: BudgetConfig) -> list[bool]:
 
     Raises ConfigError where the budget allows no run, or not all of them and budget.when_over=refuse.
     """
-    limits = {
-        unit: limit for unit, limit in (("device_hours", budget.device_hours), ("usd", budget.usd)) if limit is not None
-    }
+    limits = budget.limits
     allowed = [True] * len(costs)
     for unit, limit in limits.items():
         amounts = _amounts(costs, unit)

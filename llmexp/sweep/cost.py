@@ -1,7 +1,7 @@
 """The expected cost of a sweep before it starts.
 
-It comes from earlier runs in the outputs folder, else from the paper's cells, else from a pilot; otherwise it is
-unknown.
+It comes from earlier runs in the outputs folder, else from the paper's cells, else from the rates at which requests
+are sent, else from a pilot; otherwise it is unknown.
 """
 
 from __future__ import annotations
@@ -33,8 +33,11 @@ _SOURCES = {
     "paper": "{} by the paper's tokens/s, start-up left out",
     "pilot": "{} by steps measured just now",
     "flops": "{} as if at the FLOP/s of these steps",
+    "rates": "{} by their request rates, start-up left out",
     "unknown": "{} unknown",
 }
+# Sources that leave out what cannot be known before: a method's communication and offload, a server's queue.
+_AT_LEAST = {"flops", "rates"}
 
 
 @dataclass(frozen=True)
@@ -106,6 +109,7 @@ def cost_line(costs: Sequence[Cost]) -> str:
             f"expected cost: unknown, nothing like {'these runs' if len(costs) > 1 else 'this run'} "
             "has been measured in the outputs folder yet"
         )
+    at_least = "at least " * any(cost.source in _AT_LEAST for cost in known)
     longest = max(known, key=lambda cost: cost.held_s or 0.0)
     prices = [cost.usd for cost in known]
     money = f", {sum(map(float, filter(None, prices))):.2f} USD" if None not in prices else ""
@@ -114,7 +118,7 @@ def cost_line(costs: Sequence[Cost]) -> str:
     longest_of_several = f"; longest {longest.plan.name}, {duration(longest.held_s or 0.0)}" * (len(costs) > 1)
     hours = sum(cost.device_hours or 0.0 for cost in known)
     in_all = f", {hours:,.1f} device-hours" * (hours >= 1)
-    return f"expected cost: {of_known}: {time_on_devices(known)}{in_all}{money}{longest_of_several} ({told})"
+    return f"expected cost: {of_known}: {at_least}{time_on_devices(known)}{in_all}{money}{longest_of_several} ({told})"
 
 
 def time_on_devices(costs: Sequence[Cost]) -> str:
@@ -155,7 +159,9 @@ def _held_s(plan: RunPlan, folder: RunFolder, history: _History) -> tuple[float 
         return _held_like_s(nearest, plan), "like"
     rate = get_task(plan.config.task.name).published_rate(plan)
     # Of a batch that is searched for, the work is not known before.
-    return (work_of(plan) / rate, "paper") if rate and plan.amount else (None, "unknown")
+    if rate and plan.amount:
+        return work_of(plan) / rate, "paper"
+    return (plan.config.measure.repeats * plan.load_s, "rates") if plan.load_s else (None, "unknown")
 
 
 def _speed(plan: RunPlan, history: _History) -> Speed | None:

@@ -47,9 +47,16 @@ class Pace:
 
 
 def piloted(costs: Sequence[Cost]) -> list[Cost]:
-    """Return the costs, those that were unknown by pilots: as the run's own steps, or by the FLOPs of another's."""
+    """Return the costs, those that were unknown by pilots: as the run's own steps, or by the FLOPs of another's.
+
+    A budget is not kept by the FLOPs of others: under one, every run has a pilot of its own.
+    """
+    limited = costs[0].plan.config.budget.limits
     unknown = [cost.plan for cost in costs if cost.source == "unknown" and cost.plan.config.sweep.pilot]
     pilots = [(plan, pilot) for plan in unknown if (pilot := get_task(plan.config.task.name).pilot(plan))]
+    if limited:
+        paces = {plan.id: _measured(pilot) for plan, pilot in pilots}
+        return [_by_its_own(cost, paces.get(cost.plan.id)) for cost in costs]
     for index, (plan, pilot) in enumerate(pilots[:_TRIES] if _is_long(unknown) else ()):
         if pace := _measured(pilot):
             found = [_by(cost, plan, pace) for cost in costs]

@@ -84,6 +84,13 @@ def test_every_run_has_a_pilot_where_all_of_them_take_little_of_the_sweep(costs,
     assert pilots.ran == ["tiny Naive pilot"]
 
 
+def test_under_a_budget_every_run_has_a_pilot_of_its_own_and_none_goes_by_anothers_flops(costs, pilots):
+    pilots.ends = [Pace(rate=350.0, other_s=5.0, took_s=200.0), None]
+    naive, zero = costs("Naive", "Z3", measure__repeats=1, budget={"device_hours": 1.0})
+    assert pilots.ran == ["tiny Naive pilot", "tiny Z3 pilot"]
+    assert held([naive, zero]) == [("pilot", 5 + 100), ("unknown", None)]
+
+
 def test_a_pilot_that_fails_gives_way_to_the_next_run(costs, pilots):
     pilots.ends = [None, SEEN]
     assert [source for source, _ in held(costs("Naive", "F", "R"))] == ["flops", "pilot", "flops"]
@@ -178,7 +185,7 @@ def test_a_long_sweep_says_first_what_it_will_cost(llmexp, here: Path):
     assert code == 0, err
     line = next(line for line in out.splitlines() if line.startswith("expected cost"))
     assert re.fullmatch(
-        r"expected cost: 2 of 2 runs: [\d.]+ s on 2 devices; longest tiny \w+, [\d.]+ s "
+        r"expected cost: 2 of 2 runs: at least [\d.]+ s on 2 devices; longest tiny \w+, [\d.]+ s "
         r"\(1 by steps measured just now, 1 as if at the FLOP/s of these steps\)",
         line,
     )

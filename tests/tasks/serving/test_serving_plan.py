@@ -7,6 +7,8 @@ from served_requests import serving_plan
 
 from llmexp.errors import ConfigError
 from llmexp.plan.load_points import due_s
+from llmexp.sweep.cost import cost_line, costs_of
+from llmexp.sweep.measuring import folder_of
 from llmexp.tasks.serving.task import SERVE
 
 
@@ -22,6 +24,16 @@ def test_a_load_is_warmed_up_with_as_many_requests_as_it_has_at_work() -> None:
     plan = serving_plan("serve.rate=1,10,max", "serve.concurrency=2,100", "serve.requests=20")
     assert [point.warmup for point in plan.points] == [4, 20, 20, 4, 32]
     assert {point.warmup for point in serving_plan("serve.rate=1,max", "serve.warmup_requests=3").points} == {3}
+
+
+def test_rates_say_how_long_their_requests_take_to_send_and_other_loads_do_not() -> None:
+    plan = serving_plan("serve.rate=2,10", "serve.requests=20", "serve.warmup_requests=4", "measure.repeats=3")
+    assert plan.load_s == 24 / 2 + 24 / 10
+    [cost] = costs_of([plan], [folder_of(plan)])
+    assert (cost.held_s, cost.source) == (3 * plan.load_s, "rates")
+    assert "1 run: at least 43 s" in cost_line([cost])
+    for other in ("serve.rate=2,max", "serve.concurrency=2"):
+        assert serving_plan(other).load_s is None
 
 
 def test_requests_of_a_load_are_due_at_the_same_times_for_every_engine() -> None:
