@@ -13,7 +13,7 @@ from statistics import median
 import torch
 from torch.nn.functional import linear
 
-from llmexp.plan.bf16 import cpu_lacks
+from llmexp.machine.bf16 import cpu_lacks
 
 # Tokens, inputs and outputs of a layer.
 SHAPES = ((256, 256, 256), (256, 1024, 1024), (1024, 1024, 1024))

@@ -20,8 +20,9 @@ from benchmarks.rates import rate
 from llmexp.cli.arguments import run_parser
 from llmexp.cli.words import jobs_of
 from llmexp.method import Method
-from llmexp.plan.fit import Fit, fit_of
+from llmexp.plan.fit import fit_of
 from llmexp.plan.training_plan import TrainingPlan
+from llmexp.record.memory import Fit
 from llmexp.reference import read_table
 
 TASKS = {"03_pretrain_bs1": "pretrain", "04_pretrain_max_batch": "pretrain", "09_finetune_bs1": "finetune"}

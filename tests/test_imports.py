@@ -21,7 +21,7 @@ FLOORS = (
     ("plugins",),
     ("method", "registry"),
     ("record",),
-    ("analysis", "bundle", "measure", "plan", "traces"),
+    ("analysis", "bundle", "inputs", "measure", "plan", "traces"),
     ("launch", "report"),
     ("doctor", "frame", "slurm", "tasks"),
     ("launchers", "sweep"),
@@ -31,8 +31,30 @@ FLOORS = (
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 # What ranks may reach, besides their engine's folder. Of launch it is what starts servers and ends with them.
 OF_RANKS = (
-    *("launchers", "measure", "analysis", "plan", "record", "registry", "method", "plugins", "errors", "terms"),
-    *("schema", "machine", "hook", "version", "launch.spawn", "launch.supervisor"),
+    *(
+        "launchers",
+        "measure",
+        "analysis",
+        "inputs",
+        "plan",
+        "record",
+        "registry",
+        "method",
+        "plugins",
+        "errors",
+        "terms",
+    ),
+    *(
+        "schema",
+        "machine",
+        "hook",
+        "version",
+        "launch.spawn",
+        "launch.supervisor",
+        "launch.server_address",
+        "launch.server_answer",
+        "launch.no_steps_hint",
+    ),
 )
 # A library and the only rooms that may import it.
 ONLY_IN = {

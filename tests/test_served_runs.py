@@ -15,10 +15,10 @@ import pytest
 from patience import HANG_S
 from protocol_server import greedy, server
 
+from llmexp.launch.server_address import API_KEY
 from llmexp.launchers.serving.asked import requests_of
 from llmexp.launchers.serving.client.address import Address
 from llmexp.launchers.serving.client.client import Client
-from llmexp.plan.server_address import API_KEY
 from llmexp.plan.server_plan import RequestForm
 from llmexp.plan.serving_plan import ServingPlan
 from llmexp.record.folder import RunFolder, find_runs

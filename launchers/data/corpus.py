@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from llmexp.plan.files import matching
+from llmexp.inputs.files import matching
 from llmexp.schema import HfData, TextData
 
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from itertools import islice
 
 from llmexp.errors import ConfigError
+from llmexp.inputs.instructions import ASSISTANT, Conversation, conversation, files_of, read
 from llmexp.launchers.data.corpus import hf_dataset
 from llmexp.launchers.data.own_instructions import own_set
 from llmexp.launchers.data.sequences import IGNORED, Example, Sequences, packed
 from llmexp.launchers.data.tokenizers import Template, Tokenizer
-from llmexp.plan.instructions import ASSISTANT, Conversation, conversation, files_of, read
 from llmexp.schema import InstructionsData
 
 Piece = tuple[list[int], bool]

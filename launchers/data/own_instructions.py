@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 from itertools import islice
 
+from llmexp.inputs.instructions import Conversation, conversation
 from llmexp.launchers.data.corpus import library_modules
-from llmexp.plan.instructions import Conversation, conversation
 
 QUESTION = "What does this function do?"
 RECORDS = 400

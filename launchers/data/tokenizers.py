@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from llmexp.plan.instructions import Message
+from llmexp.inputs.instructions import Message
 
 BYTE_VOCABULARY = 257
 END_OF_DOCUMENT = 256

@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from llmexp.inputs.shape import shape_of
 from llmexp.launch.commands import module, ranks_of
 from llmexp.launchers.deepspeed.options import deepspeed_options
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.memory import StatePlacement, Storage
-from llmexp.plan.shape import shape_of
 from llmexp.plan.trained import Trained
 from llmexp.record.plan import Command, RunPlan
 from llmexp.schema import BYTES_PER_ELEMENT, CpKind, TrainingConfig

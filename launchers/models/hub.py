@@ -13,7 +13,7 @@ from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, RepositoryNotFoundError
 
 from llmexp.errors import ConfigError
-from llmexp.plan.checkpoint import Checkpoint
+from llmexp.inputs.checkpoint import Checkpoint
 
 WEIGHTS_AND_TOKENIZER = ["*.safetensors", "*.json", "*.model", "*.txt", "*.jinja"]
 CODE = ["*.py"]

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from llmexp.errors import ConfigError
+from llmexp.inputs.checkpoint import Checkpoint
 from llmexp.launchers.models.seeding import fill
 from llmexp.launchers.models.stacked_experts import matrices_of, router_of
-from llmexp.plan.checkpoint import Checkpoint
 from llmexp.schema import HfModel, TrainingConfig
 
 NAMED_IN_ERRORS = 3

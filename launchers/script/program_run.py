@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import distributed
 
+from llmexp.launch.no_steps_hint import no_steps_hint
 from llmexp.launchers.rank.frame import Rank, gpu_uuid
 from llmexp.launchers.rank.versions import rank_environment
 from llmexp.launchers.script.own_model import OwnModel, why_no_flops
 from llmexp.launchers.training.measuring import counters_of
 from llmexp.measure import memory
-from llmexp.plan.no_steps_hint import no_steps_hint
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.energy import EnergyMeter
 from llmexp.record.printed import Output

@@ -9,6 +9,7 @@ import sys
 import time
 
 from llmexp.errors import ServerError
+from llmexp.launch.server_address import API_KEY, api_key
 from llmexp.launchers.rank.frame import Rank, main
 from llmexp.launchers.serving.client.address import Address
 from llmexp.launchers.serving.floor import client_floors
@@ -28,7 +29,6 @@ from llmexp.machine.accelerators.here import visible_gpus
 from llmexp.machine.processes import peak_rss_bytes
 from llmexp.machine.processor import usable_cores
 from llmexp.plan.served_model import CheckpointModel, served_model
-from llmexp.plan.server_address import API_KEY, api_key
 from llmexp.plan.serving_plan import LoadPoint, ServingPlan
 from llmexp.record.requests import RequestSample
 from llmexp.record.samples import RankSummary

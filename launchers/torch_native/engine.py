@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from llmexp.inputs.shape import shape_of
 from llmexp.launch.commands import ranks_of
 from llmexp.launchers.torch_native.schedules import CLASSES, PASSES, unpipelined, unsplit
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.memory import Gathered, StatePlacement, Storage
 from llmexp.plan.moments import moment_bytes
-from llmexp.plan.shape import shape_of
 from llmexp.record.plan import Command
 from llmexp.schema import BYTES_PER_ELEMENT, TrainingConfig
 from llmexp.tasks.training.engine import FLASH_PACKAGES, TrainingEngine

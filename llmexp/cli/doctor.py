@@ -10,8 +10,8 @@ from pathlib import Path
 from llmexp.doctor import check_node, check_software
 from llmexp.doctor.check_run import check_run, check_submitting
 from llmexp.doctor.finding import Finding
+from llmexp.launch.detect import detect
 from llmexp.machine.accelerators.here import vendor
-from llmexp.plan.detect import detect
 from llmexp.record.plan import RunPlan
 
 

@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from llmexp.cli.hydra_private import chosen_by
 from llmexp.errors import ConfigError
-from llmexp.plan.instructions import SUFFIXES
+from llmexp.inputs.instructions import SUFFIXES
 
 CONFIG_FILE = "config.json"
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")

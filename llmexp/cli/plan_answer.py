@@ -6,18 +6,17 @@ from collections.abc import Sequence
 
 from llmexp.errors import ConfigError
 from llmexp.launch.preflight import certain_skip
-from llmexp.plan.fit import Fit, fit_of
-from llmexp.plan.memory import GIB
-from llmexp.plan.training_plan import TrainingPlan
-from llmexp.record.digits import rounded
+from llmexp.record.digits import GIB, rounded
+from llmexp.record.memory import Fit
 from llmexp.record.plan import RunPlan
+from llmexp.registry import get_task
 from llmexp.report.stated_training import EPOCHS, StatedTraining, Taken
 from llmexp.sweep.cost import Cost
 
 
 def fit_of_plan(plan: RunPlan) -> Fit | None:
-    """Return how a training run fits its devices; None for other tasks, and where sizes are not known."""
-    return fit_of(plan, plan.batch.micro) if isinstance(plan, TrainingPlan) else None
+    """Return how a run fits its devices; None where its task does not say, or sizes are not known."""
+    return get_task(plan.config.task.name).fit(plan)
 
 
 def answer(cost: Cost) -> dict[str, str]:
@@ -56,7 +55,7 @@ def check_stated(plans: Sequence[RunPlan], stated: StatedTraining) -> None:
             f"{asked}: the records of the data are counted by a run: measure one, then llmexp report {asked}; "
             "a plan takes tokens, as in --for tokens=300e9"
         )
-    if not all(isinstance(plan, TrainingPlan) for plan in plans):
+    if not all(get_task(plan.config.task.name).trains for plan in plans):
         raise ConfigError(f"{asked}: is of runs that train, and task={plans[0].config.task.name} does not")
 
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from llmexp.cli.plan_answer import fit_of_plan, is_moot, short_reason, stated_cost
 from llmexp.launch.preflight import certain_skip
-from llmexp.plan.memory import GIB
-from llmexp.record.digits import rounded
+from llmexp.record.digits import GIB, rounded
 from llmexp.record.duration import duration
 from llmexp.report.stated_training import StatedTraining
 from llmexp.sweep.cost import Cost, Speed

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from llmexp.errors import ConfigError, RecordError
+from llmexp.launch.detect import detect
 from llmexp.launch.preflight import other_hardware
-from llmexp.plan.detect import detect
 from llmexp.record.folder import RunFolder
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunStatus

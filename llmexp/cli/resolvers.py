@@ -11,9 +11,9 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from llmexp.errors import ConfigError
+from llmexp.launch.detect import described, detect
+from llmexp.machine import bf16
 from llmexp.method import atom_codes, atom_of
-from llmexp.plan import bf16
-from llmexp.plan.detect import described, detect
 from llmexp.plugins import CONF
 
 

@@ -6,9 +6,10 @@ import json
 import shlex
 
 from llmexp.cli.plan_answer import answer
-from llmexp.plan.memory import GIB, shortage
-from llmexp.plan.runtime import Needs, wrap
-from llmexp.record.plan import MemoryEstimate, RunPlan
+from llmexp.launch.command_prefix import Needs, wrap
+from llmexp.record.digits import GIB
+from llmexp.record.memory import MemoryEstimate
+from llmexp.record.plan import RunPlan
 from llmexp.registry import get_task
 from llmexp.sweep.cost import Cost
 
@@ -45,7 +46,7 @@ def _memory(plan: RunPlan, memory: MemoryEstimate) -> str:
     device = f"{memory.device / GIB:.4g} GiB on the device{_of(hardware.memory_bytes)}"
     host = f"{memory.host / GIB:.4g} GiB on the host, x {plan.ranks_per_node} ranks{_of(hardware.host_memory_bytes)}"
     ranks = plan.ranks_per_node
-    lack = shortage(memory, ranks, hardware.memory_bytes, hardware.host_memory_bytes)
+    lack = memory.shortage(ranks, hardware.memory_bytes, hardware.host_memory_bytes)
     verdict = "\nit cannot fit, so it would be skipped (force=true tries)" if lack else ""
     return f"a rank holds for certain {device} and {host}\n{memory.arithmetic}{verdict}"
 

@@ -9,13 +9,13 @@ import tempfile
 from pathlib import Path
 
 from llmexp.doctor.finding import Finding
+from llmexp.launch.detect import detect
+from llmexp.machine import bf16
 from llmexp.machine.accelerators.here import undriven
 from llmexp.machine.host_load import load_averages
 from llmexp.machine.memory import available_memory_bytes, host_memory_bytes, machine_memory_bytes
 from llmexp.machine.processor import governor, usable_cores
-from llmexp.plan import bf16
-from llmexp.plan.detect import detect
-from llmexp.plan.memory import GIB
+from llmexp.record.digits import GIB
 from llmexp.record.filesystem import ELSEWHERE, filesystem, nearest_existing, unsafe_for_sqlite
 
 LEAST_DISK_BYTES, AMPLE_DISK_BYTES = 1 * GIB, 10 * GIB

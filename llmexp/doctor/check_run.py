@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from llmexp.doctor.check_node import SLURM_COMMANDS, check_slurm
 from llmexp.doctor.finding import Finding
 from llmexp.launch.compilers import uncompilable
+from llmexp.launch.detect import Detected
 from llmexp.launch.preflight import certain_skip, missing_libraries, missing_server, other_hardware
-from llmexp.plan.detect import Detected
 from llmexp.record.plan import RunPlan
 from llmexp.registry import get_engine
 

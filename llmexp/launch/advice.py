@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from llmexp.launch.ending import Ending
-from llmexp.plan.no_steps_hint import no_steps_hint
+from llmexp.launch.no_steps_hint import no_steps_hint
 from llmexp.record.plan import RunPlan
 from llmexp.record.printed import Logs
 from llmexp.record.result import RunStatus

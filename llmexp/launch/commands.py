@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llmexp.plan.runtime import interpreter
+from llmexp.launch.command_prefix import interpreter
 from llmexp.record.plan import Command
 from llmexp.schema import RunConfig
 

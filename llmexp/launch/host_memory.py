@@ -11,9 +11,9 @@ import psutil
 from llmexp.launch.ending import Ending
 from llmexp.machine.memory import host_memory_bytes, host_memory_left_bytes, stalled_share, swapped_bytes
 from llmexp.machine.processes import held_bytes
+from llmexp.record.digits import GIB
 from llmexp.record.result import RunStatus
 
-GIB = 2**30
 # The run ends where less than this share is free or reclaimable, of all memory that processes here may use.
 LEAST_LEFT_SHARE = 0.02
 # Share of the last 10 s in which all processes that could have worked waited for memory (the kernel's `full avg10`).

@@ -10,14 +10,13 @@ import subprocess
 from collections.abc import Sequence
 
 from llmexp.launch.compilers import uncompilable
+from llmexp.launch.detect import Detected
 from llmexp.launch.ending import Ending
 from llmexp.launch.runtime import Runtime
+from llmexp.launch.server_address import key_headers
+from llmexp.launch.server_answer import why_no_answer
 from llmexp.machine.accelerators.here import gpus, vendor, visible_gpus
 from llmexp.machine.memory import host_memory_bytes
-from llmexp.plan.detect import Detected
-from llmexp.plan.memory import shortage
-from llmexp.plan.server_address import key_headers
-from llmexp.plan.server_answer import why_no_answer
 from llmexp.record.installed import OLDEST_PYTHON, installs, version_of
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunStatus
@@ -151,7 +150,7 @@ def _certain_shortage(plan: RunPlan, node: Detected | None) -> str | None:
         return None
     host_bytes = host_memory_bytes() if node else hardware.host_memory_bytes
     if hardware.device == "cpu":
-        return shortage(plan.memory, ranks, None, host_bytes)
+        return plan.memory.shortage(ranks, None, host_bytes)
     device_bytes = (node.memory_bytes if node else None) or hardware.memory_bytes
-    # Unknown memory is assumed to suffice: for `shortage`, None would mean that ranks live on the host.
-    return shortage(plan.memory, ranks, device_bytes or plan.memory.device, host_bytes)
+    # Unknown memory is assumed to suffice: there, None would mean that ranks live on the host.
+    return plan.memory.shortage(ranks, device_bytes or plan.memory.device, host_bytes)

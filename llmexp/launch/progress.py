@@ -6,10 +6,10 @@ import time
 from pathlib import Path
 
 from llmexp.launch.follow import SampleFollower
+from llmexp.launch.no_steps_hint import no_steps_hint
 from llmexp.launch.recent import Recent
 from llmexp.launch.turns import Order
-from llmexp.plan.no_steps_hint import no_steps_hint
-from llmexp.record.digits import rounded, three_digits
+from llmexp.record.digits import GIB, rounded, three_digits
 from llmexp.record.duration import duration
 from llmexp.record.plan import RunPlan
 from llmexp.record.printed import Logs, Output
@@ -17,7 +17,6 @@ from llmexp.registry import get_task
 
 # After this much printing without a step, the program is taken to report no steps to llmexp.
 UNHEARD_AFTER_S = 30.0
-GIB = 1024**3
 
 
 class Progress:

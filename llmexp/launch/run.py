@@ -12,6 +12,8 @@ from llmexp.launch.advice import advised
 from llmexp.launch.attempt import check_still_mine, only_attempt, set_aside
 from llmexp.launch.classify import Ended, classify
 from llmexp.launch.collect import conclude, precise_enough
+from llmexp.launch.cores import too_few_cores
+from llmexp.launch.detect import detect
 from llmexp.launch.display import display, say
 from llmexp.launch.ending import SUCCESS, Ending, in_words
 from llmexp.launch.interrupt import interrupted_by, signals_ignored, signals_interrupt
@@ -28,9 +30,6 @@ from llmexp.launch.trials import add_trial, is_one_more_trial, settle, spent_tri
 from llmexp.launch.turns import Order, Turns
 from llmexp.launch.watch import Limits, watch
 from llmexp.machine.memory import oom_kills
-from llmexp.plan.cores import too_few_cores
-from llmexp.plan.detect import detect
-from llmexp.plan.dims import PYTHON
 from llmexp.record.duration import duration
 from llmexp.record.environment import capture
 from llmexp.record.folder import RunFolder
@@ -38,6 +37,7 @@ from llmexp.record.identity import process_identity
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunResult, RunStatus
 from llmexp.record.system import SystemSampler
+from llmexp.schema.run import PYTHON
 
 SYSTEM_INTERVAL_S = 5.0
 FETCH_LOG = "log.fetch.txt"

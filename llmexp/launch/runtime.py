@@ -15,10 +15,10 @@ from pathlib import Path
 
 from llmexp import plugins
 from llmexp.launch.code import cache_folder, snapshot
+from llmexp.launch.command_prefix import Needs, ending, interpreter, wrap
 from llmexp.launch.forked import ForkedAgent
+from llmexp.launch.server_address import API_KEY
 from llmexp.launch.spawn import Agent
-from llmexp.plan.runtime import Needs, ending, interpreter, wrap
-from llmexp.plan.server_address import API_KEY
 from llmexp.record.environment import DISTRIBUTIONS, VARIABLES
 from llmexp.record.installed import Installed, answer, look, question
 from llmexp.record.plan import RunPlan

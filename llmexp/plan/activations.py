@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from llmexp.inputs.shape import ModelShape
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.schedules import SCHEDULES
-from llmexp.plan.shape import ModelShape
 from llmexp.schema import BYTES_PER_ELEMENT, TrainingConfig
 
 FP32 = 4

@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from math import lcm, prod
 
 from llmexp.errors import DegreesError
+from llmexp.inputs.shape import shape_of
 from llmexp.plan import schedules
 from llmexp.plan.schedules import SCHEDULES, Passes, Pipeline
-from llmexp.plan.shape import shape_of
 from llmexp.record.result import Batch
 from llmexp.record.samples import Record
 from llmexp.schema import CpKind, DenseModel, MixtralModel, SizedModel, TrainingConfig
-
-# The value of engine.launcher that starts one process without any launcher.
-PYTHON = "python"
+from llmexp.schema.run import PYTHON
 
 
 class ParallelDims(Record):

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
-
+from llmexp.inputs.shape import shape_of
 from llmexp.machine.memory import host_memory_bytes
 from llmexp.plan.activations import activations
-from llmexp.plan.shape import shape_of
 from llmexp.plan.training_plan import TrainingPlan
-from llmexp.record.plan import MemoryEstimate
+from llmexp.record.memory import Fit, MemoryEstimate
 
-Verdict = Literal["surely", "likely", "no"]
 # What a rank's libraries hold before any tensor. On a GPU: CUDA's context, cuBLAS and NCCL, an allowance. On cpu: the
 # writable memory of an interpreter with torch, transformers and deepspeed, 542 MiB by /proc/self/status (VmData).
 DEVICE_BASE_BYTES, HOST_BASE_BYTES = 1_500_000_000, 570_000_000
@@ -21,36 +17,8 @@ GROWTH_BASE_BYTES = 70_000_000
 # The memory that activations take, over the tensors themselves: the allocator's waste and what passes between kernels.
 # docs/numbers.md shows how little the verdicts on the paper's cells depend on both.
 WASTE = 1.3
-# A run fits surely where the estimate leaves so much of a device free.
-SURE_SHARE = 0.8
 # Batches are searched by doubling and bisection up to this one.
 MOST = 1 << 20
-
-
-@dataclass(frozen=True)
-class Fit:
-    """What a rank needs, and what it has, in bytes; training state is certain, the rest is estimated."""
-
-    state: int
-    rest: int
-    capacity: int
-
-    @property
-    def need(self) -> int:
-        """The most that a rank holds at a time, estimated."""
-        return self.state + self.rest
-
-    @property
-    def certain(self) -> bool:
-        """Tell whether state alone is more than there is, so that the answer no needs no estimate."""
-        return self.state > self.capacity
-
-    @property
-    def verdict(self) -> Verdict:
-        """`surely` with room to spare, `likely` with less, else `no`."""
-        if self.need > self.capacity:
-            return "no"
-        return "surely" if self.need <= SURE_SHARE * self.capacity else "likely"
 
 
 def fit_of(plan: TrainingPlan, micro: int) -> Fit | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from llmexp.inputs.shape import ModelShape
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.seq_len_schedule import LengthSchedule
-from llmexp.plan.shape import ModelShape
 from llmexp.plan.trained import flops_per_token, lora_parameters
 from llmexp.record.flops import Computed, Flops
 from llmexp.schema import AdapterConfig, TrainingConfig

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from llmexp.errors import ConfigError
-from llmexp.plan.files import check_regular
+from llmexp.inputs.files import check_regular
 
 # A line of Mooncake's trace with a million tokens has 2,000 block ids, below 20 kB.
 LINE_BYTES = 2**20

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil, inf
 
+from llmexp.inputs.shape import ModelShape
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
-from llmexp.plan.shape import ModelShape
 from llmexp.plan.trained import Trained
-from llmexp.record.plan import MemoryEstimate
+from llmexp.record.digits import GIB
+from llmexp.record.memory import MemoryEstimate
 from llmexp.record.samples import StateBytes
 from llmexp.schema import BYTES_PER_ELEMENT, PrecisionConfig
 
-GIB = 1024**3
 # NF4 with double quantisation (arXiv 2305.14314, section 3) has 4 bits a parameter, an 8-bit scale for each 64
 # parameters and a 32-bit scale for each 256 of these scales.
 NF4_BYTES_PER_PARAMETER = 4 / 8
@@ -188,24 +188,6 @@ def _gathered(kept: Gathered | None, shape: ModelShape, trained: Trained) -> tup
     count = trained.trainable + trained.frozen if kept.layers else shape.parameters_outside_layers
     size = ceil(count * kept.bytes_per_parameter)
     return size, size if kept.beside_gradients else 0
-
-
-def shortage(
-    memory: MemoryEstimate, ranks_per_node: int, device_bytes: int | None, host_bytes: int | None
-) -> str | None:
-    """Say why the estimate cannot fit, or return None; with `device_bytes` None all state is in host memory."""
-    if device_bytes is not None and memory.device > device_bytes:
-        return (
-            f"needs {memory.device / GIB:.1f} GiB on the device for certain, which has {device_bytes / GIB:.1f} GiB: "
-            f"{memory.arithmetic}"
-        )
-    on_host = ranks_per_node * (memory.host if device_bytes is not None else memory.in_all)
-    if host_bytes is not None and on_host > host_bytes:
-        return (
-            f"needs {on_host / GIB:.1f} GiB of host memory for certain on {ranks_per_node} ranks a node, which has "
-            f"{host_bytes / GIB:.1f} GiB: {memory.arithmetic}"
-        )
-    return None
 
 
 def _place(size: int, offloaded: bool) -> StateBytes:

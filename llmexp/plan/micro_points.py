@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 from llmexp.errors import ConfigError
-from llmexp.plan import bf16
+from llmexp.inputs.shape import ModelShape, shape_of
+from llmexp.machine import bf16
 from llmexp.plan.micro_plan import MicroPoint
-from llmexp.plan.shape import ModelShape, shape_of
 from llmexp.schema import MicroRunConfig
 from llmexp.schema.micro import AttentionPoints, GemmPoints, OperatorPoints, OptimizerPoints
 

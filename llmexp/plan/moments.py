@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from llmexp.inputs.shape import ModelShape, shape_of
 from llmexp.method import Techniques
-from llmexp.plan.shape import ModelShape, shape_of
 from llmexp.plan.trained import Trained
 from llmexp.schema import BYTES_PER_MOMENT, TrainingConfig
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from llmexp.errors import ConfigError
-from llmexp.plan.files import check_place
-from llmexp.plan.instructions import ASSISTANT, PARQUET, SPEAKERS, USER, Message, conversation, shared_turns
+from llmexp.inputs.files import check_place
+from llmexp.inputs.instructions import ASSISTANT, PARQUET, SPEAKERS, USER, Message, conversation, shared_turns
 from llmexp.plan.lines import numbered_lines
 from llmexp.schema.load import PromptTexts
 

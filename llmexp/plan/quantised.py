@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from math import ceil, gcd
 from typing import Literal, get_args
 
+from llmexp.inputs.shape import shape_of
 from llmexp.plan.server_holdings import Computed
-from llmexp.plan.shape import shape_of
 from llmexp.schema import DenseModel, MixtralModel, ModelConfig
 
 Int4 = Literal["gptq", "awq"]

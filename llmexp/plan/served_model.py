@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from llmexp.errors import ConfigError
-from llmexp.plan import files
-from llmexp.plan.checkpoint import Checkpoint
-from llmexp.plan.shape import shape_of
+from llmexp.inputs import files
+from llmexp.inputs.checkpoint import Checkpoint
+from llmexp.inputs.shape import shape_of
 from llmexp.record.reading import read_json
 from llmexp.schema import HfModel, ModelConfig
 

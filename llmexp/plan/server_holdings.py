@@ -10,7 +10,7 @@ from pydantic import Field
 
 from llmexp.record.samples import Record
 
-GIB, MIB = 1 << 30, 1 << 20
+MIB = 1 << 20
 
 
 class Told(Record):

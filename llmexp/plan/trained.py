@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from llmexp.inputs.shape import ModelShape
 from llmexp.method import Techniques
-from llmexp.plan.shape import ModelShape
 from llmexp.schema import AdapterConfig
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import floor, isfinite, log10
 
+GIB = 1024**3
 DIGITS = 3
 # Below this many places after the point a number is written with its power of ten.
 MOST_DECIMALS = 6

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 from pydantic import ConfigDict, Field, computed_field, model_validator
 
 from llmexp.errors import ConfigError, RecordError
+from llmexp.record.memory import MemoryEstimate
 from llmexp.record.naming import name_of
 from llmexp.record.reading import parsed, read_text
-from llmexp.record.samples import Record, StateBytes
+from llmexp.record.samples import Record
 from llmexp.record.unreadable_record import unreadable_record
 from llmexp.registry import get_task
 from llmexp.schema import HfModel, RunConfig, RuntimeConfig
@@ -54,62 +55,6 @@ class OutsideServer:
     url: str
     path: str
     key: str
-
-
-class MemoryEstimate(Record):
-    """The bytes of training state that one rank certainly holds at one time.
-
-    A rank counts what lasts from one call of the engine to the next, so `brief_gradients` are in no run's counts.
-    Activations and the allocator's waste come on top, and `buffers`, which are no part of what is certain.
-    """
-
-    parameters: StateBytes
-    gradients: StateBytes = Field(description="the most between backward and update, copies for the update among them")
-    optimizer: StateBytes
-    brief_gradients: int = Field(
-        0, description="more gradients than `gradients`, copies among them, inside a call of the engine, on the device"
-    )
-    gathered: int = Field(
-        0, description="whole parameters on the device at the end of forward, beside the rank's part of them"
-    )
-    gathered_beside_gradients: int = Field(0, description="of these what is still there when all gradients are")
-    standing_gradients: int = Field(
-        0, description="gradients on the device when forward ends, because they stay from one pass to the next"
-    )
-    buffers: int = Field(
-        0, description="what the engine fills on the device while it computes: buckets, and parameters it has gathered"
-    )
-    arithmetic: str = Field(description="the same in words, for people")
-
-    @property
-    def before_backward(self) -> int:
-        """One rank's bytes on the device when forward ends, without activations; it is an estimate, as buffers are."""
-        beside = max(self.gathered, self.gathered_beside_gradients + self.standing_gradients)
-        return self.parameters.device + self.optimizer.device + beside + self.buffers
-
-    @property
-    def device(self) -> int:
-        """One rank's bytes on the device: the larger of the end of forward and the time when gradients exist."""
-        return (
-            self.parameters.device
-            + self.optimizer.device
-            + max(self.gathered, self.gathered_beside_gradients + self.gradients.device + self.brief_gradients)
-        )
-
-    @property
-    def host(self) -> int:
-        """One rank's bytes in host memory."""
-        return self.parameters.host + self.gradients.host + self.optimizer.host
-
-    @property
-    def in_all(self) -> int:
-        """One rank's bytes in device and host memory together, which are one memory for a CPU rank.
-
-        It is less than the sum of both where their peaks are at different times.
-        """
-        lasting = sum(kind.device + kind.host for kind in (self.parameters, self.optimizer))
-        gradients = self.gradients.device + self.gradients.host + self.brief_gradients
-        return lasting + max(self.gathered, self.gathered_beside_gradients + gradients)
 
 
 class RunPlan(Record):

@@ -8,8 +8,8 @@ from pydantic import Field
 
 from llmexp.schema.section import NonNegativeInt, PeakDtype, PositiveFloat, PositiveInt, Section, Tuple, Whole
 
-# The first sm numbers of generations of NVIDIA's GPUs.
-AMPERE, BLACKWELL = 80, 100
+# The first sm number of this generation of NVIDIA's GPUs.
+BLACKWELL = 100
 ARCHITECTURE = r"^(sm_\d+|gfx[0-9a-f]+)$"
 
 

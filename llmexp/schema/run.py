@@ -11,6 +11,9 @@ from llmexp.schema.runtime import RuntimeConfig
 from llmexp.schema.section import PositiveFloat, PositiveInt, Section, Seed
 from llmexp.schema.sweep import BudgetConfig, SweepConfig, TrackingConfig
 
+# The value of engine.launcher that starts one process without any launcher.
+PYTHON = "python"
+
 
 class TaskConfig(Section):
     """The task that is done and measured; its name decides which further sections there are."""

@@ -16,10 +16,10 @@ from typing import Any
 
 from llmexp.errors import ConfigError, SlurmError
 from llmexp.launch.code import snapshot
+from llmexp.launch.cores import cores_of
 from llmexp.launch.runtime import contributing_modules
-from llmexp.plan.cores import cores_of
-from llmexp.plan.memory import GIB
 from llmexp.record.checkout import SUBMITTED, keep_checkouts
+from llmexp.record.digits import GIB
 from llmexp.record.folder import RunFolder
 from llmexp.record.installed import installs
 from llmexp.record.plan import RunPlan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from llmexp.plan.detect import detect
+from llmexp.launch.detect import detect
 from llmexp.record.plan import RunPlan
 from llmexp.sweep.concurrent_runs import run_all, worth_it
 from llmexp.sweep.interleaved import measure_in_turns

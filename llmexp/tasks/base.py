@@ -13,6 +13,7 @@ from llmexp.analysis.quantity import Measurement
 from llmexp.analysis.stability import judge
 from llmexp.analysis.window import Repeat, read_repeat
 from llmexp.record.digits import rounded
+from llmexp.record.memory import Fit
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import Metric, ResultPoint, RunResult, Stability
 from llmexp.record.samples import RankSummary, Sample
@@ -45,6 +46,8 @@ class Task(ABC, Generic[C, P]):
     """Names of the values of a sample that are plotted for each run."""
     row_type: ClassVar[type[Row]] = Row
     """The type of a run's row in a report."""
+    trains: ClassVar[bool] = False
+    """True where runs train a model, so that the cost of a whole training can be asked of them."""
     section_type: ClassVar[type[Section]] = Section
     """The part of a report that shows the task's runs; tasks with the same section share a table."""
 
@@ -58,6 +61,10 @@ class Task(ABC, Generic[C, P]):
     def describe(self, plan: P) -> dict[str, str]:
         """Return what `llmexp plan` prints beyond what all plans have, by label; empty values are left out."""
         return {}
+
+    def fit(self, plan: P) -> Fit | None:
+        """Return how the run is expected to fit its devices; None where that is not known."""
+        return None
 
     def warning(self, plan: P) -> str:
         """Return a warning to read before the run starts, such as why a precision was chosen, or an empty string."""

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from llmexp.plan.detect import Detected
+from llmexp.launch.detect import Detected
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import RunStatus
 

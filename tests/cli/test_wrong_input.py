@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from made_up_tokens import TOKENS
 
-from llmexp.plan.detect import Detected
+from llmexp.launch.detect import Detected
 
 # What people type, and words that the one line must hold: what is wrong, and the valid choice or the nearest name.
 WRONG = {

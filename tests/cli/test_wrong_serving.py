@@ -13,8 +13,8 @@ import pytest
 from made_up_tokens import TOKENS
 from protocol_server import server
 
-from llmexp.plan.detect import Detected
-from llmexp.plan.server_address import API_KEY
+from llmexp.launch.detect import Detected
+from llmexp.launch.server_address import API_KEY
 
 WRONG = {
     "engine=vlm": ["unknown engine 'vlm'", "did you mean vllm?", "tgi"],

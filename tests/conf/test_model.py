@@ -6,7 +6,7 @@ import pytest
 from omegaconf import OmegaConf
 from pydantic import TypeAdapter
 
-from llmexp.plan.shape import shape_of
+from llmexp.inputs.shape import shape_of
 from llmexp.schema import ModelConfig
 
 CONF = Path(__file__).parents[2] / "conf" / "model"

@@ -29,7 +29,7 @@ from llmexp.cli.compose import Composer
 from llmexp.cli.jobs import answers, choices_of, expand, plan_of, words_of
 from llmexp.cli.overrides import accept
 from llmexp.errors import ConfigError
-from llmexp.plan.detect import Detected
+from llmexp.launch.detect import Detected
 from llmexp.schema import RunConfig
 from llmexp.tasks.training.metrics import METRICS
 

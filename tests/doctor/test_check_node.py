@@ -7,8 +7,8 @@ import pytest
 
 from llmexp.doctor import check_node as module
 from llmexp.doctor.check_node import check_folder, check_governor, check_memory, check_ports, check_slurm, check_store
-from llmexp.plan import bf16
-from llmexp.plan.memory import GIB
+from llmexp.machine import bf16
+from llmexp.record.digits import GIB
 
 
 @pytest.mark.parametrize(("free_gib", "level"), [(0.5, "fail"), (5, "warn"), (50, "ok")])

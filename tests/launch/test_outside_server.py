@@ -10,10 +10,10 @@ import pytest
 from planning import make_plan
 from protocol_server import server
 
+from llmexp.launch.detect import Detected
 from llmexp.launch.preflight import no_answer, preflight
 from llmexp.launch.runtime import SECRETS, Runtime
-from llmexp.plan.detect import Detected
-from llmexp.plan.server_address import API_KEY
+from llmexp.launch.server_address import API_KEY
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunStatus
 

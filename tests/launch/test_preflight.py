@@ -5,12 +5,13 @@ import importlib.util
 import pytest
 
 from llmexp.launch import preflight as module
+from llmexp.launch.detect import Detected
 from llmexp.launch.ending import Ending
 from llmexp.launch.preflight import preflight
 from llmexp.machine.accelerators import nvidia
 from llmexp.machine.accelerators.gpu import Gpu
-from llmexp.plan.detect import Detected
-from llmexp.plan.memory import GIB, MemoryEstimate
+from llmexp.plan.memory import MemoryEstimate
+from llmexp.record.digits import GIB
 from llmexp.record.installed import installs
 from llmexp.record.result import RunStatus
 from llmexp.record.samples import StateBytes

@@ -20,10 +20,10 @@ from pydantic import TypeAdapter
 from chaos.container_daemon import IMAGE
 from chaos.containers import Containers
 from chaos.surroundings import Surroundings
+from llmexp.launch.command_prefix import interpreter
 from llmexp.launch.run import run_one
 from llmexp.launch.stack import stack_digest
 from llmexp.machine.processor import usable_cores
-from llmexp.plan.runtime import interpreter
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import RunStatus

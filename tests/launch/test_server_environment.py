@@ -12,10 +12,10 @@ from planning import make_plan
 
 from llmexp.doctor.check_run import check_run
 from llmexp.launch.code import snapshot
+from llmexp.launch.detect import Detected
 from llmexp.launch.preflight import missing_server, preflight
 from llmexp.launch.runtime import Runtime
 from llmexp.launch.stack import stack_digest
-from llmexp.plan.detect import Detected
 from llmexp.record.installed import installs
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunStatus

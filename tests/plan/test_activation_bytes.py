@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
+from llmexp.inputs.shape import shape_of
 from llmexp.plan.activations import Activations, activations, passes_in_flight
-from llmexp.plan.shape import shape_of
 from llmexp.plan.training_plan import TrainingPlan
 
 Made = Callable[..., TrainingPlan]

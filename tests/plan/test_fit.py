@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from llmexp.plan.fit import Fit, fit_of, largest_micro
-from llmexp.plan.memory import GIB
+from llmexp.plan.fit import fit_of, largest_micro
 from llmexp.plan.training_plan import TrainingPlan
+from llmexp.record.digits import GIB
+from llmexp.record.memory import Fit
 
 Made = Callable[..., TrainingPlan]
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmexp.plan.memory import GIB, shortage
+from llmexp.record.digits import GIB
 
 SIZE = 6_738_415_616
 
@@ -37,8 +37,8 @@ def test_the_papers_naive_7b_fits_and_13b_does_not(plan):
     """66.7 GB of 80 GB were measured for 7B (table III); 13B has no Naive row."""
     small, large = (plan(f"model={name}", "precision=bf16_pure").memory for name in ("7b", "13b"))
     assert small.device < 66.7e9
-    assert shortage(small, 8, 80 * GIB, 512 * GIB) is None
-    assert "97.0 GiB on the device for certain" in str(shortage(large, 8, 80 * GIB, 512 * GIB))
+    assert small.shortage(8, 80 * GIB, 512 * GIB) is None
+    assert "97.0 GiB on the device for certain" in str(large.shortage(8, 80 * GIB, 512 * GIB))
 
 
 def test_four_bits_freeze_the_matrices(plan):
@@ -55,7 +55,7 @@ def test_fsdps_z2_is_sure_of_the_whole_parameters_that_it_gathers(plan):
     memory = plan("engine=torch", "model=7b", "method=Z2", "precision=bf16_mixed").memory
     assert memory.device / GIB == pytest.approx(21.97, abs=0.01)
     assert "at the end of forward" in memory.arithmetic
-    assert "which has 16.0 GiB" in str(shortage(memory, 8, 16 * GIB, 512 * GIB))
+    assert "which has 16.0 GiB" in str(memory.shortage(8, 16 * GIB, 512 * GIB))
     in_backward = plan("engine=torch", "model=7b", "method=Z2", "precision=bf16_mixed", "parallelism.dp=1").memory
     assert in_backward.device == 16 * SIZE
     twice = plan("engine=torch", "model=7b", "method=Z2", "precision=bf16_mixed", "batch.accumulation=2").memory
@@ -68,7 +68,7 @@ def test_on_a_cpu_rank_what_is_there_at_different_times_is_not_added_up(plan):
     ).memory
     assert (memory.device, memory.host) == (2 * SIZE, 16 / 8 * SIZE)
     assert memory.in_all == (2 + 12 / 8) * SIZE
-    assert "needs 175.7 GiB of host memory" in str(shortage(memory, 8, None, 16 * GIB))
+    assert "needs 175.7 GiB of host memory" in str(memory.shortage(8, None, 16 * GIB))
 
 
 def test_scales_of_four_bit_weights_stay_whole_on_the_device(plan):
@@ -81,13 +81,13 @@ def test_scales_of_four_bit_weights_stay_whole_on_the_device(plan):
 
 def test_host_memory_is_shared_by_the_ranks_of_a_node(plan):
     memory = plan("model=13b", "method=Z3+O").memory
-    assert shortage(memory, 8, 80 * GIB, 512 * GIB) is None
-    assert "8 ranks a node" in str(shortage(memory, 8, 80 * GIB, 128 * GIB))
+    assert memory.shortage(8, 80 * GIB, 512 * GIB) is None
+    assert "8 ranks a node" in str(memory.shortage(8, 80 * GIB, 128 * GIB))
 
 
 def test_on_cpu_everything_is_host_memory(plan):
     memory = plan("model=13b", "method=F+R+Z3", "hardware=cpu").memory
-    assert "249.9 GiB of host memory" in str(shortage(memory, 2, None, 16 * GIB))
+    assert "249.9 GiB of host memory" in str(memory.shortage(2, None, 16 * GIB))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from llmexp.errors import ConfigError
-from llmexp.plan.instructions import Message
+from llmexp.inputs.instructions import Message
 from llmexp.plan.prompt_texts import Recorded, check_texts, recorded, records_of
 from llmexp.schema.load import PromptTexts
 

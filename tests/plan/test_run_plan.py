@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from llmexp.plan.identity import identity
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
+from llmexp.record.run_id import identity
 from llmexp.schema import TrainingConfig
 
 

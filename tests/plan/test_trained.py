@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from llmexp.inputs.shape import ModelShape
 from llmexp.method import Method
-from llmexp.plan.shape import ModelShape
 from llmexp.plan.trained import Trained, flops_per_token
 from llmexp.schema import AdapterConfig
 

@@ -6,7 +6,7 @@ import pytest
 from planning import make_plan
 
 from llmexp.errors import ConfigError
-from llmexp.plan.memory import GIB
+from llmexp.record.digits import GIB
 from llmexp.slurm.options import SlurmOptions, read_options
 from llmexp.slurm.queue import cores_a_gpu
 from llmexp.slurm.submit import asked_of

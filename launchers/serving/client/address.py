@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from llmexp.errors import ConfigError
-from llmexp.plan.server_address import ServerAddress
+from llmexp.launch.server_address import ServerAddress
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import shlex
 from typing import get_args
 
 from llmexp.errors import ConfigError
+from llmexp.launch.server_address import API_KEY
 from llmexp.launchers.serving.engines import lightllm, sglang, tgi, vllm
-from llmexp.plan.server_address import API_KEY
 from llmexp.plan.server_holdings import Holdings
 from llmexp.plan.server_plan import MetricNames, RequestForm, ServerPlan
 from llmexp.record.plan import Command

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from llmexp.plan.server_holdings import GIB, Holdings, Told
+from llmexp.plan.server_holdings import Holdings, Told
 from llmexp.plan.server_plan import MetricNames, ProfilerRoutes, RequestForm, ServerPlan
+from llmexp.record.digits import GIB
 from llmexp.record.plan import Command
 from llmexp.tasks.serving.engine import (
     DTYPES,

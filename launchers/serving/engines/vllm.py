@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from llmexp.machine.processor import instruction_sets
 from llmexp.plan.quantised import INT4
-from llmexp.plan.server_holdings import GIB, Holdings, Told
+from llmexp.plan.server_holdings import Holdings, Told
 from llmexp.plan.server_plan import (
     ADAPTER,
     ADAPTERS,
@@ -23,6 +23,7 @@ from llmexp.plan.server_plan import (
     ServerPlan,
     adapter_name,
 )
+from llmexp.record.digits import GIB
 from llmexp.record.plan import Command
 from llmexp.schema import MixtralModel
 from llmexp.tasks.serving.engine import (

@@ -21,13 +21,13 @@ from typing import TypeVar
 import psutil
 
 from llmexp.errors import ServerDiedError, ServerError, ServerHungError, ServerNotReadyError
+from llmexp.launch.server_address import API_KEY, api_key
 from llmexp.launch.spawn import Agent
 from llmexp.launchers.serving.server.container import Container
 from llmexp.launchers.serving.server.scratch import Scratch
 from llmexp.launchers.serving.server.server_log import LogWatch, ServerLog, is_no_memory
 from llmexp.machine.memory import oom_kills
 from llmexp.machine.process_tree import descendants
-from llmexp.plan.server_address import API_KEY, api_key
 from llmexp.plan.server_plan import ServerPlan
 from llmexp.record.port import HOST, Port
 from llmexp.record.profiled_load import TRACES

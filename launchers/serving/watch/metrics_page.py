@@ -13,8 +13,8 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from math import isfinite
 from statistics import fmean
 
+from llmexp.launch.server_answer import deadline
 from llmexp.launchers.serving.client.address import Address
-from llmexp.plan.server_answer import deadline
 from llmexp.plan.server_plan import MetricNames
 from llmexp.record.server_samples import SHARES, Metric
 

@@ -17,7 +17,6 @@ from llmexp.errors import ConfigError
 from llmexp.launch.display import enduring
 from llmexp.launch.interrupt import signals_interrupt
 from llmexp.method import NAIVE
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.plan import RunPlan
 from llmexp.report.baseline import Measured, measured
 from llmexp.report.blocked_sets import MeasuredBlock, compare_blocks
@@ -136,7 +135,7 @@ def _words(plan: RunPlan) -> list[str]:
     # Whether turns of before count is no part of what is measured, which names the folder.
     typed = [word for word in plan.overrides if not word.startswith("rerun=")]
     added = [] if any(word.startswith("tracking") for word in typed) else ["tracking=none"]
-    if isinstance(plan, TrainingPlan) and plan.config.measure.profile:
+    if getattr(plan.config.measure, "profile", False):
         added.append("measure.profile=false")
     return [*typed, *added]
 

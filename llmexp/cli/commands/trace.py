@@ -12,7 +12,7 @@ from llmexp.cli.arguments import Parser, command_parser, one_run
 from llmexp.cli.timeline import check_there_is, draw_step, untraced
 from llmexp.cli.trace_tables import compare, show
 from llmexp.errors import ConfigError, TraceError
-from llmexp.plan.detect import described
+from llmexp.launch.detect import described
 from llmexp.record.breakdown import RunBreakdown, read_breakdown
 from llmexp.record.calibration import calibration_for
 from llmexp.record.counted import Peaks

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from llmexp.errors import LlmexpError
+from llmexp.launch.detect import detect
 from llmexp.launch.display import say
 from llmexp.launch.ending import SUCCESS, Ending
 from llmexp.launch.host_memory import HostMemory
@@ -27,7 +28,6 @@ from llmexp.launch.spawn import Agent, agent_log
 from llmexp.launch.stack import stack_digest
 from llmexp.launch.watch import TICK_S, processes_of
 from llmexp.machine.memory import oom_kills
-from llmexp.plan.detect import detect
 from llmexp.record.environment import cpu
 from llmexp.record.folder import RunFolder
 from llmexp.record.plan import RunPlan

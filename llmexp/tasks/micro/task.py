@@ -7,10 +7,10 @@ from pathlib import Path
 
 from llmexp.analysis.contention import Machine, disturbances, sm_clocks
 from llmexp.analysis.quantity import Measurement
-from llmexp.plan.identity import identity
 from llmexp.plan.micro_plan import MicroPlan
 from llmexp.plan.micro_points import points_of
 from llmexp.record.result import Metric, ResultPoint, Stability
+from llmexp.record.run_id import identity
 from llmexp.record.samples import CallSample
 from llmexp.registry import get_engine
 from llmexp.report.row import Row

@@ -7,10 +7,10 @@ from llmexp.analysis.metric import Metrics, Shown
 from llmexp.analysis.quantity import Measurement
 from llmexp.analysis.server_load import of_gpus, resident_bytes
 from llmexp.plan.serving_plan import ServingPlan
+from llmexp.record.digits import GIB
 from llmexp.tasks.serving.points import ServingRepeat, requests_of, values
 
 METRICS = Metrics()
-GIB = 1024**3
 
 
 @METRICS.add("output tokens/s", "higher")

@@ -7,18 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from llmexp.errors import ConfigError, unknown
-from llmexp.plan import files
-from llmexp.plan.identity import identity
+from llmexp.inputs import files
+from llmexp.launch.server_address import ServerAddress
 from llmexp.plan.lengths import LengthDraw, longest_request
 from llmexp.plan.load_points import load_points
 from llmexp.plan.prompt_texts import check_texts
 from llmexp.plan.quantised import INT4
 from llmexp.plan.request_trace import load_trace
 from llmexp.plan.served_model import CheckpointModel, ServedModel, served_model, weight_parameters
-from llmexp.plan.server_address import ServerAddress
 from llmexp.plan.server_plan import ServerPlan
 from llmexp.plan.serving_plan import ServingPlan
-from llmexp.record.plan import Command, MemoryEstimate
+from llmexp.record.memory import MemoryEstimate
+from llmexp.record.plan import Command
+from llmexp.record.run_id import identity
 from llmexp.record.samples import StateBytes
 from llmexp.registry import engine_names, get_engine
 from llmexp.schema import Dtype, HfModel, ServingRunConfig

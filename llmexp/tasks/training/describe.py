@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from llmexp.plan import bf16
+from llmexp.machine import bf16
 from llmexp.plan.artifacts import kept_weights
-from llmexp.plan.dims import PYTHON
 from llmexp.plan.fit import largest_micro
 from llmexp.plan.known_shapes import option_like
 from llmexp.plan.tokens import TokenBudget
 from llmexp.plan.training_plan import TrainingPlan
+from llmexp.schema import TrainingConfig
+from llmexp.schema.run import PYTHON
 from llmexp.schema.training import FIT_TRIES, BatchConfig
 from llmexp.tasks.training.planning import training_engine
 
@@ -26,12 +27,26 @@ def describe(plan: TrainingPlan) -> dict[str, str]:
         "degrees": _degrees(plan),
         "batch": _batch(plan),
         "steps": _steps(plan),
-        "precision": bf16.about(config) or f"precision={config.precision.name}",
+        "precision": precision_note(config) or f"precision={config.precision.name}",
         "parameters": _parameters(plan),
         "memory": UNBUILT + _known_elsewhere(plan),
         "weights": f"the checkpoint {config.model.checkpoint.path}" if config.model.checkpoint else "",
         "leaves": ", ".join(f"repeat.0/{name}" for name in kept_weights(config, plan.techniques)),
     }
+
+
+def precision_note(config: TrainingConfig) -> str:
+    """Say in one line what precision=auto chose, or what bf16 costs on hardware without instructions for it.
+
+    Return "" where neither applies.
+    """
+    precision = config.precision
+    if precision.chosen_because:
+        return f"precision=auto is {precision.name}: {precision.chosen_because}"
+    lack = bf16.lacks(config.hardware.model_dump()) if precision.parameters == "bf16" else ""
+    on_cpu = config.hardware.device == "cpu"
+    slower = bf16.slower_on_cpu() if on_cpu else "matrix products take longer than with precision=fp32"
+    return f"precision={precision.name}: {lack}; {slower}" if lack else ""
 
 
 def _known_elsewhere(plan: TrainingPlan) -> str:

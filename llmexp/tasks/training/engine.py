@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from llmexp.inputs.instructions import PARQUET
 from llmexp.method import Method, Techniques
 from llmexp.plan.dims import ParallelDims
-from llmexp.plan.instructions import PARQUET
 from llmexp.plan.memory import StatePlacement, Storage, zero_storage
 from llmexp.plan.moments import moment_bytes
 from llmexp.plan.schedules import Passes

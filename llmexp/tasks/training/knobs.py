@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from llmexp.machine.bf16 import AMPERE
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.seq_len_schedule import KEY
 from llmexp.schema import TrainingConfig
-from llmexp.schema.machine import AMPERE
 from llmexp.tasks.training.engine import TrainingEngine
 
 # These are the transformers models that llmexp's own files describe; Liger supports all of them.

@@ -6,21 +6,21 @@ from pathlib import Path
 from typing import Any
 
 from llmexp.errors import ConfigError, unknown
+from llmexp.inputs import files, instructions
+from llmexp.inputs.checkpoint import local_checkpoint
+from llmexp.inputs.shape import ModelShape, shape_of
 from llmexp.method import Method, Techniques
-from llmexp.plan import files, instructions
 from llmexp.plan.artifacts import check_keeping
-from llmexp.plan.checkpoint import local_checkpoint
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.flops import computed_flops, flops_of, recomputed_flops_per_token
-from llmexp.plan.identity import identity
 from llmexp.plan.largest_batch import searchable
 from llmexp.plan.memory import estimate
 from llmexp.plan.moments import moment_bytes
 from llmexp.plan.seq_len_schedule import LengthSchedule
-from llmexp.plan.shape import ModelShape, shape_of
 from llmexp.plan.tokens import with_steps_of_budget
 from llmexp.plan.trained import Trained, flops_per_token
 from llmexp.plan.training_plan import AtomChange, TrainingPlan
+from llmexp.record.run_id import identity
 from llmexp.registry import get_engine
 from llmexp.schema import DataConfig, InstructionsData, SizedModel, TextData, TrainingConfig
 from llmexp.tasks.training.engine import TrainingEngine

@@ -7,15 +7,16 @@ from math import isfinite
 from pathlib import Path
 
 from llmexp.analysis.stability import is_known_to
-from llmexp.plan import bf16
+from llmexp.plan.fit import fit_of
 from llmexp.plan.training_plan import TrainingPlan
+from llmexp.record.memory import Fit
 from llmexp.record.result import Metric, ResultPoint, RunResult
 from llmexp.record.samples import StepSample, TrainingSummary
 from llmexp.report.row import Row
 from llmexp.schema import TrainingConfig
 from llmexp.tasks.base import Task
 from llmexp.tasks.training.convergence import divergence
-from llmexp.tasks.training.describe import describe
+from llmexp.tasks.training.describe import describe, precision_note
 from llmexp.tasks.training.largest_batch import next_trial, points_of, settled, with_batch
 from llmexp.tasks.training.metrics import METRICS
 from llmexp.tasks.training.planning import plan_training
@@ -43,6 +44,7 @@ class Training(Task[TrainingConfig, TrainingPlan]):
     headlines = ("mfu", "peak_device_used_bytes", "peak_allocated_bytes", "peak_rss_bytes")
     curves = ("loss",)
     row_type = TrainingRow
+    trains = True
     section_type = TrainingSection
 
     def __init__(self, name: str) -> None:
@@ -56,9 +58,13 @@ class Training(Task[TrainingConfig, TrainingPlan]):
         """Describe atoms, degrees, batch, steps, precision, parameters and weights."""
         return describe(plan)
 
+    def fit(self, plan: TrainingPlan) -> Fit | None:
+        """Return how the run fits by its training state, which is certain, and by an estimate of its activations."""
+        return fit_of(plan, plan.batch.micro)
+
     def warning(self, plan: TrainingPlan) -> str:
         """Say what precision=auto chose, or what bf16 costs here."""
-        return bf16.about(plan.config)
+        return precision_note(plan.config)
 
     def unused_keys(self, plan: TrainingPlan) -> dict[str, str]:
         """Return keys without effect, such as adapter.rank without L or QL, each with the reason."""

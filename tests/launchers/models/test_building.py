@@ -10,11 +10,11 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import GPT2Config, PreTrainedModel
 
+from llmexp.inputs.shape import shape_of
 from llmexp.launchers.models import building
 from llmexp.launchers.models.quantize import quantized_linear
 from llmexp.launchers.models.seeding import WEIGHT_STD
 from llmexp.launchers.models.weights import seeded
-from llmexp.plan.shape import shape_of
 
 CPU = torch.device("cpu")
 

@@ -5,9 +5,9 @@ import torch
 from planning import make_plan
 from torch.autograd.graph import saved_tensors_hooks
 
+from llmexp.inputs.shape import shape_of
 from llmexp.launchers.models import assembly
 from llmexp.plan.activations import activations
-from llmexp.plan.shape import shape_of
 from llmexp.plan.training_plan import TrainingPlan
 
 pytestmark = [

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmexp.analysis.server_load import Series, of_gpus, resident_bytes, told
+from llmexp.record.digits import GIB
 from llmexp.record.requests import RequestSample
 from llmexp.record.server_samples import ServerSample
 from llmexp.report.picture import COLOURS, INK, new_figure, plain, save
@@ -20,7 +21,6 @@ from llmexp.report.picture import COLOURS, INK, new_figure, plain, save
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-GIB = 2**30
 # A longer time without a sample is a gap: a page is read every second, and given up after two.
 GAP_S = 3.0
 _WIDTH_INCH, _PANEL_INCH, _AROUND_INCH = 9.6, 1.7, 1.5

@@ -11,9 +11,9 @@ from llmexp.analysis.metric import Metrics, Shown
 from llmexp.analysis.quantity import Measurement, over_repeats
 from llmexp.analysis.window import Repeat, duration_s
 from llmexp.launch.commands import ranks_of
-from llmexp.plan.identity import identity
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import ResultPoint
+from llmexp.record.run_id import identity
 from llmexp.record.samples import RankSummary, Sample
 from llmexp.schema import MeasureConfig, RunConfig, Section
 from llmexp.tasks.base import Task

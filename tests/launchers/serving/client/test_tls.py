@@ -12,10 +12,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from scripted_server import WHOLE, Watched, answering, serving, sized
 
+from llmexp.launch.server_answer import why_no_answer
 from llmexp.launchers.serving.client.client import Client
 from llmexp.launchers.serving.client.connection import Patience, TransferError
 from llmexp.launchers.serving.load import run
-from llmexp.plan.server_answer import why_no_answer
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,9 @@ import pytest
 from protocol_server import server
 
 from llmexp.errors import ConfigError, ServerHungError, ServerNotReadyError
+from llmexp.launch.server_address import API_KEY, ServerAddress, key_headers
+from llmexp.launch.server_answer import why_no_answer
 from llmexp.launchers.serving.server.running_server import RunningServer
-from llmexp.plan.server_address import API_KEY, ServerAddress, key_headers
-from llmexp.plan.server_answer import why_no_answer
 from llmexp.plan.server_plan import RequestForm, ServerPlan
 from llmexp.record.plan import Command
 
@@ -126,7 +126,7 @@ def test_what_a_terminal_would_obey_is_not_repeated(endless: str) -> None:
     ],
 )
 def test_what_an_answer_means(status: int, headers: dict[str, str], expected: str | None, monkeypatch) -> None:
-    monkeypatch.setattr("llmexp.plan.server_answer._status", lambda *_: status)
+    monkeypatch.setattr("llmexp.launch.server_answer._status", lambda *_: status)
     found = why_no_answer("http://here:1", "/health", headers)
     assert found == (expected and f"http://here:1 {expected}")
 

@@ -19,8 +19,8 @@ import psutil
 import pytest
 
 from llmexp.errors import ServerDiedError, ServerNotReadyError
+from llmexp.launch.server_address import API_KEY
 from llmexp.launchers.serving.server.process import Patience, Server
-from llmexp.plan.server_address import API_KEY
 from llmexp.plan.server_plan import RequestForm, ServerPlan
 from llmexp.record.plan import Command
 from llmexp.record.port import HOST

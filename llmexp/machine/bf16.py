@@ -11,14 +11,14 @@ from functools import cache
 from typing import Any
 
 from llmexp.machine.processor import BF16_OF_ARM, BF16_OF_X86, instruction_sets, multiplies_bf16
-from llmexp.schema import TrainingConfig
-from llmexp.schema.machine import AMPERE
 
 # These variables keep oneDNN, which multiplies for torch on CPUs, to fewer instructions than there are; these values
 # still allow bf16.
 ISA_LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 ISAS_WITH_BF16 = ("DEFAULT", "ALL", "BF16", "FP16", "AMX", "AVX10")
 NATIVE, ELSE = "bf16_mixed", "fp32"
+# The compute capability from which GPUs multiply bf16.
+AMPERE = 80
 
 
 @cache
@@ -48,21 +48,6 @@ def chosen(hardware: Mapping[str, Any]) -> tuple[str, str]:
     """Return the name of the precision that precision=auto chooses, and the reason."""
     why = lacks(hardware)
     return (ELSE, why) if why else (NATIVE, f"hardware={hardware['name']} multiplies bf16 natively")
-
-
-def about(config: TrainingConfig) -> str:
-    """Say in one line what precision=auto chose, or what bf16 costs on hardware without instructions for it.
-
-    Return "" where neither applies.
-    """
-    precision = config.precision
-    if precision.chosen_because:
-        return f"precision=auto is {precision.name}: {precision.chosen_because}"
-    lack = lacks(config.hardware.model_dump()) if precision.parameters == "bf16" else ""
-    slower = (
-        slower_on_cpu() if config.hardware.device == "cpu" else "matrix products take longer than with precision=fp32"
-    )
-    return f"precision={precision.name}: {lack}; {slower}" if lack else ""
 
 
 def slower_on_cpu() -> str:

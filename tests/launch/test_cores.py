@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from planning import make_plan
 
-from llmexp.plan import cores
-from llmexp.plan.cores import cores_of, too_few_cores
+from llmexp.launch import cores
+from llmexp.launch.cores import cores_of, too_few_cores
 
 CARD = ("hardware=h100", "hardware.devices_per_node=4", "model=tiny")
 

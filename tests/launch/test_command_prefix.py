@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from llmexp.plan.runtime import Needs, ending, interpreter, wrap
+from llmexp.launch.command_prefix import Needs, ending, interpreter, wrap
 from llmexp.schema import ContainerRuntime, HereRuntime, InterpreterRuntime
 
 SAY = ["sh", "-c", 'echo "$0:$1:$GREETING"', "a word", "another one"]

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 
-from llmexp.plan.server_address import API_KEY, ServerAddress
+from llmexp.launch.server_address import API_KEY, ServerAddress
 from llmexp.record.reading import plain
 
 ANSWER_S = 10.0

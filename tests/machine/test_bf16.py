@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from planning import make_plan
 
-from llmexp.plan import bf16
+from llmexp.machine import bf16
+from llmexp.tasks.training.describe import precision_note
 
 WITHOUT = "flags\t\t: fpu sse2 avx2 avx512f\n"
 LINES = {
@@ -51,7 +52,7 @@ def test_auto_follows_the_processors_instructions(processor, name, precision):
     processor(LINES[name])
     config = make_plan("hardware=cpu").config
     assert config.precision.name == precision
-    assert bf16.about(config).startswith(f"precision=auto is {precision}: ")
+    assert precision_note(config).startswith(f"precision=auto is {precision}: ")
     named = make_plan("hardware=cpu", f"precision={precision}")
     assert named.id == make_plan("hardware=cpu").id
     assert (
@@ -81,7 +82,7 @@ def test_a_limit_of_onednns_instructions_counts_like_a_processor(processor, monk
 @pytest.mark.parametrize(("name", "factor"), [("zen 3", "10 or more times"), ("ice lake", "about 4 times")])
 def test_bf16_asked_for_without_instructions_is_warned_of_with_the_factor(processor, name, factor):
     processor(LINES[name])
-    said = bf16.about(make_plan("hardware=cpu", "precision=bf16_pure").config)
+    said = precision_note(make_plan("hardware=cpu", "precision=bf16_pure").config)
     assert said.startswith("precision=bf16_pure: this processor has no bf16 instructions")
     assert f"matrix products take {factor} as long as with precision=fp32" in said
 
@@ -89,7 +90,7 @@ def test_bf16_asked_for_without_instructions_is_warned_of_with_the_factor(proces
 @pytest.mark.parametrize(("words", "name"), [(["precision=fp32"], "zen 3"), (["precision=bf16_mixed"], "zen 4")])
 def test_nothing_is_said_of_what_was_asked_for_and_is_there(processor, words, name):
     processor(LINES[name])
-    assert bf16.about(make_plan("hardware=cpu", *words).config) == ""
+    assert precision_note(make_plan("hardware=cpu", *words).config) == ""
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from llmexp.errors import ConfigError
-from llmexp.plan import files
+from llmexp.inputs import files
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from llmexp.errors import ConfigError
-from llmexp.plan.shape import shape_of
+from llmexp.inputs.shape import shape_of
 from llmexp.schema import HfModel
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from llmexp.errors import ConfigError
-from llmexp.plan import instructions
-from llmexp.plan.instructions import Message, conversation
+from llmexp.inputs import instructions
+from llmexp.inputs.instructions import Message, conversation
 from llmexp.plan.prompt_texts import recorded
 
 ALPACA = {"instruction": "Add.", "input": "1 2", "output": "3"}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from llmexp.errors import ConfigError
-from llmexp.plan.files import matching
+from llmexp.inputs.files import matching
 
 USER, ASSISTANT = "user", "assistant"
 ROLES = ("system", USER, ASSISTANT)

@@ -8,9 +8,9 @@ import pytest
 
 from llmexp.cli.arguments import run_parser
 from llmexp.cli.words import jobs_of
+from llmexp.launch.detect import detect
 from llmexp.machine.accelerators.gpu import MIB
 from llmexp.machine.accelerators.nvidia import listed, mig_devices
-from llmexp.plan.detect import detect
 from llmexp.schema import HardwareConfig
 
 
@@ -110,7 +110,7 @@ def test_a_file_of_another_package_describes_a_gpu_too(driver, tmp_path, monkeyp
     (tmp_path / "guest" / "hardware").mkdir(parents=True)
     (tmp_path / "guest" / "hardware" / "zeta.yaml").write_text("device_names: [NVIDIA Titan Zeta]\n")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("llmexp.plan.detect.conf_packages", lambda: ("guest",))
+    monkeypatch.setattr("llmexp.launch.detect.conf_packages", lambda: ("guest",))
     driver("NVIDIA Titan Zeta")
     assert detect().hardware == "zeta"
 

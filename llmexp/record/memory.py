@@ -1,0 +1,112 @@
+"""The memory that a run needs, as a plan has it: what is certain, and what is estimated besides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field
+
+from llmexp.record.digits import GIB
+from llmexp.record.samples import Record, StateBytes
+
+Verdict = Literal["surely", "likely", "no"]
+# A run fits surely where the estimate leaves so much of a device free.
+SURE_SHARE = 0.8
+
+
+class MemoryEstimate(Record):
+    """The bytes of training state that one rank certainly holds at one time.
+
+    A rank counts what lasts from one call of the engine to the next, so `brief_gradients` are in no run's counts.
+    Activations and the allocator's waste come on top, and `buffers`, which are no part of what is certain.
+    """
+
+    parameters: StateBytes
+    gradients: StateBytes = Field(description="the most between backward and update, copies for the update among them")
+    optimizer: StateBytes
+    brief_gradients: int = Field(
+        0, description="more gradients than `gradients`, copies among them, inside a call of the engine, on the device"
+    )
+    gathered: int = Field(
+        0, description="whole parameters on the device at the end of forward, beside the rank's part of them"
+    )
+    gathered_beside_gradients: int = Field(0, description="of these what is still there when all gradients are")
+    standing_gradients: int = Field(
+        0, description="gradients on the device when forward ends, because they stay from one pass to the next"
+    )
+    buffers: int = Field(
+        0, description="what the engine fills on the device while it computes: buckets, and parameters it has gathered"
+    )
+    arithmetic: str = Field(description="the same in words, for people")
+
+    @property
+    def before_backward(self) -> int:
+        """One rank's bytes on the device when forward ends, without activations; it is an estimate, as buffers are."""
+        beside = max(self.gathered, self.gathered_beside_gradients + self.standing_gradients)
+        return self.parameters.device + self.optimizer.device + beside + self.buffers
+
+    @property
+    def device(self) -> int:
+        """One rank's bytes on the device: the larger of the end of forward and the time when gradients exist."""
+        return (
+            self.parameters.device
+            + self.optimizer.device
+            + max(self.gathered, self.gathered_beside_gradients + self.gradients.device + self.brief_gradients)
+        )
+
+    @property
+    def host(self) -> int:
+        """One rank's bytes in host memory."""
+        return self.parameters.host + self.gradients.host + self.optimizer.host
+
+    @property
+    def in_all(self) -> int:
+        """One rank's bytes in device and host memory together, which are one memory for a CPU rank.
+
+        It is less than the sum of both where their peaks are at different times.
+        """
+        lasting = sum(kind.device + kind.host for kind in (self.parameters, self.optimizer))
+        gradients = self.gradients.device + self.gradients.host + self.brief_gradients
+        return lasting + max(self.gathered, self.gathered_beside_gradients + gradients)
+
+    def shortage(self, ranks_per_node: int, device_bytes: int | None, host_bytes: int | None) -> str | None:
+        """Say why it cannot fit, or return None; with `device_bytes` None all state is in host memory."""
+        if device_bytes is not None and self.device > device_bytes:
+            return (
+                f"needs {self.device / GIB:.1f} GiB on the device for certain, which has {device_bytes / GIB:.1f} GiB: "
+                f"{self.arithmetic}"
+            )
+        on_host = ranks_per_node * (self.host if device_bytes is not None else self.in_all)
+        if host_bytes is not None and on_host > host_bytes:
+            return (
+                f"needs {on_host / GIB:.1f} GiB of host memory for certain on {ranks_per_node} ranks a node, which has "
+                f"{host_bytes / GIB:.1f} GiB: {self.arithmetic}"
+            )
+        return None
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a rank needs, and what it has, in bytes; training state is certain, the rest is estimated."""
+
+    state: int
+    rest: int
+    capacity: int
+
+    @property
+    def need(self) -> int:
+        """The most that a rank holds at a time, estimated."""
+        return self.state + self.rest
+
+    @property
+    def certain(self) -> bool:
+        """Tell whether state alone is more than there is, so that the answer no needs no estimate."""
+        return self.state > self.capacity
+
+    @property
+    def verdict(self) -> Verdict:
+        """`surely` with room to spare, `likely` with less, else `no`."""
+        if self.need > self.capacity:
+            return "no"
+        return "surely" if self.need <= SURE_SHARE * self.capacity else "likely"
