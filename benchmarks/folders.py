@@ -9,9 +9,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.run_id import identity
+from llmexp.training.plan.training_plan import TrainingPlan
 
 WRITTEN = ("plan.json", "result.json")
 

@@ -17,8 +17,8 @@ from llmexp.analysis.stability import judge
 from llmexp.analysis.window import Repeat, duration_s
 from llmexp.record.result import Metric, Stability
 from llmexp.record.samples import StepSample, TrainingSummary
-from llmexp.tasks.training.metrics import tokens_per_s
-from llmexp.tasks.training.repeats import RunConstants, TrainingRepeat
+from llmexp.training.metrics import tokens_per_s
+from llmexp.training.repeats import RunConstants, TrainingRepeat
 
 QUIET = Machine([], cores=1, wanted_cores=1)
 ONE_RANK = RunConstants(world_size=1, dp=1)

@@ -18,8 +18,8 @@ from llmexp.cli.arguments import run_parser
 from llmexp.cli.words import jobs_of
 from llmexp.launch.prepare import environment
 from llmexp.launch.ranks import LOOPBACK, listening
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.result import to_json
+from llmexp.training.plan.training_plan import TrainingPlan
 
 RANKS, STEPS = 2, 4
 # A step takes about 150 ms of CPU, as short as any that people measure: the added cost does not grow with the model.

@@ -22,9 +22,9 @@ from llmexp.errors import ConfigError, LlmexpError
 from llmexp.launch.prepare import environment
 from llmexp.launch.run import run_one
 from llmexp.method import Method
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import to_json
+from llmexp.training.plan.training_plan import TrainingPlan
 
 # One device, one dtype for parameters, gradients and moments: the Trainer does the same with a model in bf16.
 WORDS = (

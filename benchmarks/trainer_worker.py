@@ -25,8 +25,8 @@ from llmexp.launchers.models.weights import seeded
 from llmexp.launchers.rank.frame import device_of
 from llmexp.measure.clock import clock_for
 from llmexp.method import Method
-from llmexp.plan.training_plan import TrainingPlan
-from llmexp.schema import AdamW
+from llmexp.training.config import AdamW
+from llmexp.training.plan.training_plan import TrainingPlan
 
 
 class Rows(Dataset[dict[str, torch.Tensor]]):

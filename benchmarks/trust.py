@@ -24,7 +24,7 @@ from llmexp.analysis.quantity import Measurement
 from llmexp.analysis.stability import is_known_to
 from llmexp.record.result import Metric, Stability
 from llmexp.report.equivalence import equivalence
-from llmexp.tasks.training.report.conclusion import ALIKE, FASTER, SLOWER, conclusion
+from llmexp.training.report.conclusion import ALIKE, FASTER, SLOWER, conclusion
 
 PAPER, FIRST_RUN, QUICK = Protocol("paper", 3, 30, 100), Protocol("first_run", 3, 5, 20), Protocol("quick", 1, 5, 20)
 # Quiet machines, with steps as CPUs and GPUs show them: each depends on the one before it by as much as was measured.
@@ -146,7 +146,7 @@ def _of_stopping(tries: int) -> Iterator[Figure]:
     The rate says how often the speed at the stop is as near the truth as was asked for.
     """
     from llmexp.launchers.training.stopping import blocks
-    from llmexp.schema import TrainingMeasureConfig
+    from llmexp.training.config import TrainingMeasureConfig
 
     protocol = TrainingMeasureConfig.model_validate(
         {

@@ -15,7 +15,7 @@ from benchmarks.simulated import CORES, Protocol, Scatter, Simulated
 from benchmarks.trust_order import METHODS, interleaved
 from llmexp.analysis.paired import RepeatInRound
 from llmexp.report.page.answer import beside_best
-from llmexp.tasks.training.report.conclusion import DISTURBED, FASTER, SLOWER, conclusion
+from llmexp.training.report.conclusion import DISTURBED, FASTER, SLOWER, conclusion
 
 SCATTER = Scatter(0.05, 0.5, 0.01)
 REPEATS = (3, 4)

@@ -20,10 +20,10 @@ from benchmarks.rates import rate
 from llmexp.cli.arguments import run_parser
 from llmexp.cli.words import jobs_of
 from llmexp.method import Method
-from llmexp.plan.fit import fit_of
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.memory import Fit
 from llmexp.reference import read_table
+from llmexp.training.plan.fit import fit_of
+from llmexp.training.plan.training_plan import TrainingPlan
 
 TASKS = {"03_pretrain_bs1": "pretrain", "04_pretrain_max_batch": "pretrain", "09_finetune_bs1": "finetune"}
 HARDWARE = ("a800", "rtx4090", "rtx3090", "rtx3090_nvlink")

@@ -13,7 +13,7 @@ from benchmarks.interval import Interval
 from benchmarks.rates import rate
 from benchmarks.simulated import Protocol, Scatter, Simulated
 from llmexp.sweep.interleaved import in_round
-from llmexp.tasks.training.report.conclusion import FASTER, SLOWER, conclusion
+from llmexp.training.report.conclusion import FASTER, SLOWER, conclusion
 
 # A machine that is as quiet as they are, but slows down evenly by so much from the sweep's first repeat to its last.
 SCATTER, DRIFT = Scatter(0.05, 0.5, 0.005), 0.05

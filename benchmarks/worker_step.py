@@ -26,7 +26,7 @@ from llmexp.launchers.training.engine_kinds import RankEngine
 from llmexp.measure import memory
 from llmexp.measure.clock import clock_for
 from llmexp.measure.loop import StepLoop
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.training_plan import TrainingPlan
 
 Block = Callable[[], None]
 

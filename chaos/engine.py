@@ -7,10 +7,10 @@ from typing import Any
 
 from chaos.ranks import LAUNCHER
 from llmexp.method import Techniques
-from llmexp.plan.dims import ParallelDims
 from llmexp.record.plan import Command
-from llmexp.schema import TrainingConfig
-from llmexp.tasks.training.engine import TrainingEngine
+from llmexp.training.config import TrainingConfig
+from llmexp.training.engine import TrainingEngine
+from llmexp.training.plan.dims import ParallelDims
 
 
 class ScriptedEngine(TrainingEngine):

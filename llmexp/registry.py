@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from llmexp.tasks.engine import Engine
 
 TASKS = {
-    "pretrain": "llmexp.tasks.training.task:PRETRAIN",
-    "finetune": "llmexp.tasks.training.task:FINETUNE",
+    "pretrain": "llmexp.training.task:PRETRAIN",
+    "finetune": "llmexp.training.task:FINETUNE",
     "micro": "llmexp.tasks.micro.task:MICRO",
     "serve": "llmexp.tasks.serving.task:SERVE",
 }

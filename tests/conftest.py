@@ -28,11 +28,11 @@ from omegaconf import OmegaConf
 
 from llmexp.cli.check import validate
 from llmexp.launch.stack import stack_digest
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import Metric, RunResult, RunStatus, Stability, to_json
 from llmexp.record.samples import StateBytes, StepSample, TrainingSummary
 from llmexp.tasks.resolve import resolve
+from llmexp.training.plan.training_plan import TrainingPlan
 
 # Begun by nohup or in the background of a script, the tests ignore these signals, and so would all that they start.
 for number in (signal.SIGINT, signal.SIGHUP):
@@ -365,8 +365,8 @@ def figures(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     for module in (
         "report.plots",
         "report.run_plots",
-        "tasks.training.report.loss_plot",
-        "tasks.training.report.scaling_plot",
+        "training.report.loss_plot",
+        "training.report.scaling_plot",
     ):
         monkeypatch.setattr(f"llmexp.{module}.new_figure", keep)
     return made

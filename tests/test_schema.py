@@ -5,9 +5,10 @@ import json
 import pytest
 from planning import make_plan
 
-from llmexp.plan.training_plan import TrainingPlan
-from llmexp.schema import DenseModel, TrainingConfig
+from llmexp.schema import DenseModel
 from llmexp.schema.tagged import types_of
+from llmexp.training.config import TrainingConfig
+from llmexp.training.plan.training_plan import TrainingPlan
 
 SECTIONS = [types_of(info.annotation) for info in TrainingConfig.model_fields.values()]
 

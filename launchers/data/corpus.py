@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from llmexp.inputs.files import matching
-from llmexp.schema import HfData, TextData
+from llmexp.training.config import HfData, TextData
 
 
 def texts(data: TextData | HfData, seed: int) -> Iterator[str]:

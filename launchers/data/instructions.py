@@ -13,7 +13,7 @@ from llmexp.launchers.data.corpus import hf_dataset
 from llmexp.launchers.data.own_instructions import own_set
 from llmexp.launchers.data.sequences import IGNORED, Example, Sequences, packed
 from llmexp.launchers.data.tokenizers import Template, Tokenizer
-from llmexp.schema import InstructionsData
+from llmexp.training.config import InstructionsData
 
 Piece = tuple[list[int], bool]
 

@@ -15,7 +15,7 @@ from llmexp.launchers.data.sequences import Example, Sequences, padded
 from llmexp.launchers.data.tokenizers import Tokenizer, tokenizer
 from llmexp.measure.batch import MicroBatch
 from llmexp.record.result import Batch
-from llmexp.schema import DataConfig, HfData, InstructionsData, SyntheticData, TextData
+from llmexp.training.config import DataConfig, HfData, InstructionsData, SyntheticData, TextData
 
 
 def batches(

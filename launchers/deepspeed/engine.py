@@ -10,20 +10,21 @@ from llmexp.inputs.shape import shape_of
 from llmexp.launch.commands import module, ranks_of
 from llmexp.launchers.deepspeed.options import deepspeed_options
 from llmexp.method import Techniques
-from llmexp.plan.dims import ParallelDims
-from llmexp.plan.memory import StatePlacement, Storage
-from llmexp.plan.trained import Trained
 from llmexp.record.plan import Command, RunPlan
-from llmexp.schema import BYTES_PER_ELEMENT, CpKind, TrainingConfig
-from llmexp.tasks.training.engine import FLASH_PACKAGES, TrainingEngine
-from llmexp.tasks.training.limits import (
+from llmexp.schema import BYTES_PER_ELEMENT, CpKind
+from llmexp.training.config import TrainingConfig
+from llmexp.training.engine import FLASH_PACKAGES, TrainingEngine
+from llmexp.training.limits import (
     adapter_limit,
     beyond_context_parallelism,
     flash_without_bf16,
     packing_limit,
     quantized_experts,
 )
-from llmexp.tasks.training.optimizer_limits import misdeclared_moments, partition_limit
+from llmexp.training.optimizer_limits import misdeclared_moments, partition_limit
+from llmexp.training.plan.dims import ParallelDims
+from llmexp.training.plan.memory import StatePlacement, Storage
+from llmexp.training.plan.trained import Trained
 
 WORKER = "llmexp.launchers.deepspeed.worker"
 DEFAULT_BUCKET_ELEMENTS = 500_000_000

@@ -21,7 +21,7 @@ from llmexp.launchers.data.sequences import IGNORED
 from llmexp.launchers.models import building
 from llmexp.measure.batch import MicroBatch
 from llmexp.method import Method
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.training_plan import TrainingPlan
 
 
 class WholeSequences:

@@ -29,7 +29,7 @@ from llmexp.launchers.training.activations import around_forward, moved
 from llmexp.launchers.training.measuring import run_rank
 from llmexp.launchers.training.optimizer_state import first_gradient_norm
 from llmexp.measure.batch import MicroBatch
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.training_plan import TrainingPlan
 
 
 class DeepSpeedTraining:

@@ -8,14 +8,15 @@ from typing import Any, ClassVar
 
 from llmexp.launch.commands import ranks_of
 from llmexp.method import Method, Techniques
-from llmexp.plan.dims import ParallelDims
-from llmexp.plan.memory import StatePlacement, Storage
-from llmexp.plan.schedules import ANY, GROUPS_OF_PP, Passes
 from llmexp.record.plan import Command
-from llmexp.schema import BYTES_PER_ELEMENT, AdamW, CpKind, HfModel, MixtralModel, TargetOptimizer, TrainingConfig
+from llmexp.schema import BYTES_PER_ELEMENT, CpKind, HfModel, MixtralModel
 from llmexp.schema.machine import BLACKWELL
-from llmexp.tasks.training.engine import TrainingEngine
-from llmexp.tasks.training.limits import PACKED, flash_without_bf16, other_schedule
+from llmexp.training.config import AdamW, TargetOptimizer, TrainingConfig
+from llmexp.training.engine import TrainingEngine
+from llmexp.training.limits import PACKED, flash_without_bf16, other_schedule
+from llmexp.training.plan.dims import ParallelDims
+from llmexp.training.plan.memory import StatePlacement, Storage
+from llmexp.training.plan.schedules import ANY, GROUPS_OF_PP, Passes
 
 WORKER = "llmexp.launchers.megatron.worker"
 # These are Megatron's names for the kinds of context parallelism.

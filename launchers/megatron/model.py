@@ -21,8 +21,8 @@ from llmexp.launchers.megatron.weights import fill_stage
 from llmexp.launchers.models.seeding import DTYPES
 from llmexp.launchers.rank.frame import PEERS_TIMEOUT
 from llmexp.method import Method
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.schema import SizedModel
+from llmexp.training.plan.training_plan import TrainingPlan
 
 
 def form_groups(plan: TrainingPlan) -> None:

@@ -29,8 +29,8 @@ from llmexp.launchers.megatron.state import parts, state_tensors, torch_optimize
 from llmexp.launchers.rank.frame import join_group
 from llmexp.launchers.training.measuring import run_rank
 from llmexp.measure.batch import MicroBatch
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.schema import SizedModel
+from llmexp.training.plan.training_plan import TrainingPlan
 
 Losses = list[torch.Tensor]
 

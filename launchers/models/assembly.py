@@ -14,8 +14,8 @@ from llmexp.launchers.models.compiled import compile_regions
 from llmexp.launchers.models.seeding import DTYPES
 from llmexp.launchers.models.weights import weights_of
 from llmexp.method import Method
-from llmexp.plan.training_plan import TrainingPlan
-from llmexp.schema import TargetOptimizer
+from llmexp.training.config import TargetOptimizer
+from llmexp.training.plan.training_plan import TrainingPlan
 
 
 def method_of(plan: TrainingPlan) -> Method:

@@ -8,7 +8,7 @@ from transformers import PreTrainedModel
 from llmexp.launchers.models.building import named_weights
 from llmexp.launchers.models.seeding import fill
 from llmexp.method import Adapter
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.training_plan import TrainingPlan
 
 
 def adapted(model: PreTrainedModel, kind: Adapter, plan: TrainingPlan) -> PeftModel:

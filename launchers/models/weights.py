@@ -14,7 +14,8 @@ from llmexp.errors import ConfigError
 from llmexp.inputs.checkpoint import Checkpoint
 from llmexp.launchers.models.seeding import fill
 from llmexp.launchers.models.stacked_experts import matrices_of, router_of
-from llmexp.schema import HfModel, TrainingConfig
+from llmexp.schema import HfModel
+from llmexp.training.config import TrainingConfig
 
 NAMED_IN_ERRORS = 3
 PROGRAM_PRESETS = (".lora_", "prompt_encoder.")

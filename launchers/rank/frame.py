@@ -33,9 +33,9 @@ from llmexp.record.writing import write_atomically
 if TYPE_CHECKING:
     import torch
 
-    from llmexp.plan.training_plan import TrainingPlan
     from llmexp.record.plan import RunPlan
     from llmexp.schema import HardwareConfig
+    from llmexp.training.plan.training_plan import TrainingPlan
 
 P = TypeVar("P", bound="RunPlan")
 # Ranks that wait for a peer are left to the driver, which sees whether anything goes on. NCCL's own ten minutes would
@@ -104,7 +104,7 @@ def train(work: Callable[[TrainingPlan, Rank], RankSummary]) -> NoReturn:
     """Run `work` for a training run's plan."""
 
     def plan_type() -> type[TrainingPlan]:
-        from llmexp.plan.training_plan import TrainingPlan
+        from llmexp.training.plan.training_plan import TrainingPlan
 
         return TrainingPlan
 

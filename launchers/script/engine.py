@@ -17,11 +17,11 @@ from llmexp.errors import ConfigError, unknown
 from llmexp.launch.commands import ranks_of
 from llmexp.launchers.script.presets import PROGRAM_PRESETS
 from llmexp.method import Techniques
-from llmexp.plan.dims import ParallelDims
 from llmexp.record.plan import Command
-from llmexp.schema import TrainingConfig
 from llmexp.schema.run import PYTHON
-from llmexp.tasks.training.engine import TrainingEngine
+from llmexp.training.config import TrainingConfig
+from llmexp.training.engine import TrainingEngine
+from llmexp.training.plan.dims import ParallelDims
 
 WORKER = "llmexp.launchers.script.worker"
 COMMAND = "command"

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import TextIO
 
 from llmexp.launchers.script.program_run import ReportError
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.printed import SHOWN
+from llmexp.training.plan.training_plan import TrainingPlan
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _ENDS = re.compile(r"[\r\n]+")

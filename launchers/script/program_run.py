@@ -16,11 +16,11 @@ from llmexp.launchers.rank.versions import rank_environment
 from llmexp.launchers.script.own_model import OwnModel, why_no_flops
 from llmexp.launchers.training.measuring import counters_of
 from llmexp.measure import memory
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.energy import EnergyMeter
 from llmexp.record.printed import Output
 from llmexp.record.samples import TrainingSummary
 from llmexp.record.throttle_counters import ThrottleMeter
+from llmexp.training.plan.training_plan import TrainingPlan
 
 
 class ReportError(BaseException):

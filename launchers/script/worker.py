@@ -24,10 +24,10 @@ from llmexp.machine.accelerators.here import visible_variables
 from llmexp.measure import memory
 from llmexp.measure.clock import clock_for
 from llmexp.measure.reported import MeasuredError, Reader, ReportedSteps
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.printed import Appended, Logs, lines_of
 from llmexp.record.samples import TrainingSummary
 from llmexp.schema.run import PYTHON
+from llmexp.training.plan.training_plan import TrainingPlan
 
 
 def run_program(argv: list[str]) -> None:

@@ -9,14 +9,15 @@ from llmexp.inputs.shape import shape_of
 from llmexp.launch.commands import ranks_of
 from llmexp.launchers.torch_native.schedules import CLASSES, PASSES, unpipelined, unsplit
 from llmexp.method import Techniques
-from llmexp.plan.dims import ParallelDims
-from llmexp.plan.memory import Gathered, StatePlacement, Storage
-from llmexp.plan.moments import moment_bytes
 from llmexp.record.plan import Command
-from llmexp.schema import BYTES_PER_ELEMENT, TrainingConfig
-from llmexp.tasks.training.engine import FLASH_PACKAGES, TrainingEngine
-from llmexp.tasks.training.limits import adapter_limit, flash_without_bf16, packing_limit, quantized_experts, wider
-from llmexp.tasks.training.optimizer_limits import misdeclared_moments, sharding_limit
+from llmexp.schema import BYTES_PER_ELEMENT
+from llmexp.training.config import TrainingConfig
+from llmexp.training.engine import FLASH_PACKAGES, TrainingEngine
+from llmexp.training.limits import adapter_limit, flash_without_bf16, packing_limit, quantized_experts, wider
+from llmexp.training.optimizer_limits import misdeclared_moments, sharding_limit
+from llmexp.training.plan.dims import ParallelDims
+from llmexp.training.plan.memory import Gathered, StatePlacement, Storage
+from llmexp.training.plan.moments import moment_bytes
 
 WORKER = "llmexp.launchers.torch_native.worker"
 

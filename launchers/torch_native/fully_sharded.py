@@ -22,7 +22,7 @@ from llmexp.launchers.models import assembly, building
 from llmexp.launchers.models.compiled import decoder_layers
 from llmexp.launchers.models.seeding import DTYPES
 from llmexp.launchers.models.weights import Source, weights_of
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.training_plan import TrainingPlan
 
 
 class FullySharded:

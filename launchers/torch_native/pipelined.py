@@ -21,7 +21,7 @@ from llmexp.launchers.torch_native.replicated import optimizer
 from llmexp.launchers.torch_native.stages import Stage, stages_of_rank
 from llmexp.launchers.torch_native.state import TorchState
 from llmexp.measure.batch import MicroBatch
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.training_plan import TrainingPlan
 
 
 class Pipelined:

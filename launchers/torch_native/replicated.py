@@ -18,7 +18,7 @@ from llmexp.launchers.models import assembly
 from llmexp.launchers.models.seeding import DTYPES
 from llmexp.launchers.torch_native.fused_backward import average_in_backward
 from llmexp.launchers.torch_native.master_copy import MasterCopy
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.training_plan import TrainingPlan
 
 
 class Replicated:

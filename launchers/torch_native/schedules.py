@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from llmexp.method import Method, Techniques
-from llmexp.plan.schedules import ANY, EVEN_ROUNDS, NO_FEWER_THAN_STAGES, Passes
-from llmexp.schema import HfModel, TrainingConfig
+from llmexp.schema import HfModel
+from llmexp.training.config import TrainingConfig
+from llmexp.training.plan.schedules import ANY, EVEN_ROUNDS, NO_FEWER_THAN_STAGES, Passes
 
 # These names are those of torch's get_schedule_class.
 CLASSES = {

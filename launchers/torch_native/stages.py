@@ -15,8 +15,8 @@ from transformers import PreTrainedModel
 
 from llmexp.launchers.models import assembly, building
 from llmexp.launchers.models.weights import weights_of
-from llmexp.plan.dims import ParallelDims
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.dims import ParallelDims
+from llmexp.training.plan.training_plan import TrainingPlan
 
 
 class Elsewhere(nn.Module):

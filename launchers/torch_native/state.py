@@ -13,7 +13,7 @@ from transformers import PreTrainedConfig
 from llmexp.launchers.models import assembly
 from llmexp.launchers.models.quantize import quantized_tensors
 from llmexp.launchers.training.optimizer_state import first_gradient_norm, local, moments, not_of
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.training_plan import TrainingPlan
 
 
 class Layout(Protocol):

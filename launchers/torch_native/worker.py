@@ -20,7 +20,7 @@ from llmexp.launchers.torch_native.state import TorchState
 from llmexp.launchers.training.activations import around_forward, moved
 from llmexp.launchers.training.measuring import run_rank
 from llmexp.measure.batch import MicroBatch
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.training_plan import TrainingPlan
 
 
 class TorchTraining(TorchState):

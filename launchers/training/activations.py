@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.training_plan import TrainingPlan
 
 # Pinned memory that no tensor is in, by dtype and shape.
 Buffers = defaultdict[tuple[torch.dtype, torch.Size], list[torch.Tensor]]

@@ -29,13 +29,13 @@ from llmexp.measure.compilation import Compilation
 from llmexp.measure.kernels import KernelProbe, trace_to
 from llmexp.measure.loop import StepLoop
 from llmexp.method import Method
-from llmexp.plan.artifacts import kept_weights
-from llmexp.plan.seq_len_schedule import LengthSchedule
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.energy import EnergyMeter
 from llmexp.record.samples import Energy, GpuWindow, TrainingSummary
 from llmexp.record.throttle_counters import ThrottleMeter
-from llmexp.schema import TrainingMeasureConfig
+from llmexp.training.config import TrainingMeasureConfig
+from llmexp.training.plan.artifacts import kept_weights
+from llmexp.training.plan.seq_len_schedule import LengthSchedule
+from llmexp.training.plan.training_plan import TrainingPlan
 
 SAVING_REPEAT = "repeat.0"
 # Two steps of a model of 7B take some megabytes a rank.

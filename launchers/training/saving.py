@@ -19,9 +19,9 @@ from llmexp.launchers.models.building import named_weights, transformer
 from llmexp.launchers.models.seeding import DTYPES
 from llmexp.launchers.rank.frame import Rank
 from llmexp.launchers.training.gathering import whole
-from llmexp.plan.artifacts import Kept
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.schema import HfModel, ModelConfig
+from llmexp.training.plan.artifacts import Kept
+from llmexp.training.plan.training_plan import TrainingPlan
 
 SHARD_SIZE = "5GB"
 TOKENIZER_FILES = (

@@ -20,7 +20,7 @@ from llmexp.launchers.rank.frame import Rank
 from llmexp.measure.batch import MicroBatch
 from llmexp.measure.loop import StepLoop
 from llmexp.record.samples import StepSample, read_samples
-from llmexp.schema import TrainingMeasureConfig
+from llmexp.training.config import TrainingMeasureConfig
 
 # Looks at the interval are this factor apart: so few that waiting for the device costs nothing, and at most a fifth of
 # the steps are too many.

@@ -6,57 +6,35 @@ The YAML of `conf/` composes into the configuration of a task, such as `Training
 
 from __future__ import annotations
 
-from llmexp.schema.data import DataConfig, HfData, InstructionsData, SyntheticData, TextData, WrittenData
 from llmexp.schema.machine import HardwareConfig, NodeConfig
 from llmexp.schema.micro import MicroRunConfig
 from llmexp.schema.model import AdapterConfig, DenseModel, HfModel, MixtralModel, ModelConfig, SizedModel
-from llmexp.schema.optimizer import AdamW, OptimizerConfig, TargetOptimizer
 from llmexp.schema.run import EngineConfig, MeasureConfig, RunConfig, TaskConfig
 from llmexp.schema.runtime import ContainerRuntime, HereRuntime, InterpreterRuntime, RuntimeConfig
 from llmexp.schema.section import BYTES_PER_ELEMENT, BYTES_PER_MOMENT, CpKind, Dtype, Section
 from llmexp.schema.server_engine import ServerEngineConfig
 from llmexp.schema.serving import ServingRunConfig
 from llmexp.schema.sweep import BudgetConfig, SweepConfig, TrackingConfig
-from llmexp.schema.training import (
-    BatchConfig,
-    KernelsConfig,
-    MemoryConfig,
-    ParallelismConfig,
-    PrecisionConfig,
-    TrainingConfig,
-    TrainingMeasureConfig,
-    TrainingTaskConfig,
-)
 
 __all__ = [
-    "AdamW",
     "AdapterConfig",
     "BYTES_PER_ELEMENT",
     "BYTES_PER_MOMENT",
-    "BatchConfig",
     "BudgetConfig",
     "ContainerRuntime",
     "CpKind",
-    "DataConfig",
     "DenseModel",
     "Dtype",
     "EngineConfig",
     "HardwareConfig",
     "HereRuntime",
-    "HfData",
     "HfModel",
-    "InstructionsData",
     "InterpreterRuntime",
-    "KernelsConfig",
     "MeasureConfig",
     "MicroRunConfig",
-    "MemoryConfig",
     "MixtralModel",
     "ModelConfig",
     "NodeConfig",
-    "OptimizerConfig",
-    "ParallelismConfig",
-    "PrecisionConfig",
     "RunConfig",
     "RuntimeConfig",
     "Section",
@@ -64,13 +42,6 @@ __all__ = [
     "ServingRunConfig",
     "SizedModel",
     "SweepConfig",
-    "SyntheticData",
-    "TargetOptimizer",
     "TaskConfig",
-    "TextData",
     "TrackingConfig",
-    "TrainingConfig",
-    "TrainingMeasureConfig",
-    "TrainingTaskConfig",
-    "WrittenData",
 ]

@@ -8,10 +8,10 @@ import pytest
 
 from llmexp.analysis.device_time import useful_fraction
 from llmexp.errors import RecordError
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import RunResult
 from llmexp.record.samples import TrainingSummary
+from llmexp.training.plan.training_plan import TrainingPlan
 
 MINUTE = {"started_at": "2026-01-01T00:00:00.000+00:00", "ended_at": "2026-01-01T00:01:00.000+00:00"}
 

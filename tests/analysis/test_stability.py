@@ -5,9 +5,9 @@ import pytest
 
 from llmexp.analysis.contention import Machine
 from llmexp.analysis.stability import drift, interval, judge, warmup_change
-from llmexp.tasks.training.metrics import tokens_per_s
-from llmexp.tasks.training.repeats import RunConstants, read_training
-from llmexp.tasks.training.task import PRETRAIN
+from llmexp.training.metrics import tokens_per_s
+from llmexp.training.repeats import RunConstants, read_training
+from llmexp.training.task import PRETRAIN
 
 QUIET = Machine([({"cpu_other_cores": 0.02}, 5.0)], cores=2, wanted_cores=2)
 CONTENDED = Machine([({"cpu_other_cores": 0.9, "load_average_1m": 3.2}, 5.0)], cores=2, wanted_cores=2)

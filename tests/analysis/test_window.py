@@ -2,7 +2,7 @@ import pytest
 
 from llmexp.analysis.window import duration_s, slowest
 from llmexp.errors import RecordError
-from llmexp.tasks.training.repeats import read_training
+from llmexp.training.repeats import read_training
 
 STEPS = [(1.0, 10, 10, 1.0)] * 3
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.folders import multiply
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.result import RunResult
+from llmexp.training.plan.training_plan import TrainingPlan
 
 
 def test_copies_are_runs_of_their_own(

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.trust_contention import CASES, METHODS, OneRun, table
 from llmexp.analysis import paired
-from llmexp.tasks.training.report.conclusion import FASTER, SLOWER
+from llmexp.training.report.conclusion import FASTER, SLOWER
 
 TABLES = 40
 

@@ -1,7 +1,7 @@
 import pytest
 
 from benchmarks.trust_memory import AGREES, FITTED, OUT_OF_MEMORY, SEARCHED, TASKS, TWICE, UNSEARCHED, checks
-from llmexp.plan import activations, fit
+from llmexp.training.plan import activations, fit
 
 
 def right(table: str, *sayings: str) -> float:

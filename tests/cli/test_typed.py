@@ -13,7 +13,7 @@ from llmexp.cli.app import hydra_app
 from llmexp.cli.arguments import run_parser
 from llmexp.cli.typed import typed
 from llmexp.cli.words import jobs_of
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.training_plan import TrainingPlan
 
 TOKENIZER = r"data.tokenizer=$\{model.path\}"
 SHAPE = {

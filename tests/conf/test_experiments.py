@@ -12,10 +12,10 @@ from llmexp.cli.arguments import run_parser
 from llmexp.cli.overrides import accept
 from llmexp.cli.words import composed, jobs_of
 from llmexp.method import Method
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.reference import paper_cell, paper_cells, read_table
 from llmexp.reference.breakdowns import breakdown_tables
-from llmexp.tasks.training.report.paper_tables.matching import SWEEP
+from llmexp.training.plan.training_plan import TrainingPlan
+from llmexp.training.report.paper_tables.matching import SWEEP
 
 CONF = Path(__file__).parents[2] / "conf"
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))

@@ -31,7 +31,7 @@ from llmexp.cli.overrides import accept
 from llmexp.errors import ConfigError
 from llmexp.launch.detect import Detected
 from llmexp.schema import RunConfig
-from llmexp.tasks.training.metrics import METRICS
+from llmexp.training.metrics import METRICS
 
 SHAPE = {
     "vocab_size": 512,

@@ -10,8 +10,8 @@ import pytest
 from llmexp.cli.show import plan_text
 from llmexp.errors import ConfigError
 from llmexp.inputs.checkpoint import INDEX, ONE_FILE, Checkpoint
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.sweep.cost import Cost
+from llmexp.training.plan.training_plan import TrainingPlan
 
 Planning = Callable[..., TrainingPlan]
 

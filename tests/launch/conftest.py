@@ -11,10 +11,10 @@ import psutil
 import pytest
 
 import llmexp.registry
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.plan import Command
 from llmexp.record.result import to_json
+from llmexp.training.plan.training_plan import TrainingPlan
 
 HERE = Path(__file__).parent
 processes = own_processes.processes

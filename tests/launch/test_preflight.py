@@ -10,12 +10,12 @@ from llmexp.launch.ending import Ending
 from llmexp.launch.preflight import preflight
 from llmexp.machine.accelerators import nvidia
 from llmexp.machine.accelerators.gpu import Gpu
-from llmexp.plan.memory import MemoryEstimate
 from llmexp.record.digits import GIB
 from llmexp.record.installed import installs
 from llmexp.record.result import RunStatus
 from llmexp.record.samples import StateBytes
 from llmexp.tasks.engine import Engine
+from llmexp.training.plan.memory import MemoryEstimate
 
 LAPTOP = Detected("cpu", "cpu", "", 2, None)
 FOUR_A800 = Detected("a800", "a800", "NVIDIA A800-SXM4-80GB", 4, 80 * GIB)

@@ -10,10 +10,10 @@ from patience import HANG_S, until
 
 from llmexp.errors import BuildError
 from llmexp.launch.run import run_one
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import RunStatus
 from llmexp.tasks.engine import Engine
+from llmexp.training.plan.training_plan import TrainingPlan
 
 
 def test_success_leaves_plan_samples_metrics_and_events(make_plan, folder, capsys):

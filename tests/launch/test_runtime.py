@@ -24,10 +24,10 @@ from llmexp.launch.command_prefix import interpreter
 from llmexp.launch.run import run_one
 from llmexp.launch.stack import stack_digest
 from llmexp.machine.processor import usable_cores
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import RunStatus
 from llmexp.schema import RuntimeConfig
+from llmexp.training.plan.training_plan import TrainingPlan
 
 SCRIPTS = Path(__file__).parent / "scripts"
 # The cores shared out among the two ranks of a made-up plan.

@@ -7,15 +7,15 @@ import pytest
 
 from llmexp.launch.stack import stack_digest
 from llmexp.launch.trials import add_trial, is_one_more_trial, settle, spent_trials, trials_of
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import RunResult, RunStatus
+from llmexp.training.plan.training_plan import TrainingPlan
 
 
 @pytest.fixture(autouse=True)
 def _from_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begin searches at 1, whatever the plan's arithmetic says of the tiny model."""
-    monkeypatch.setattr("llmexp.tasks.training.largest_batch.first_batch", lambda plan: 1)
+    monkeypatch.setattr("llmexp.training.largest_batch.first_batch", lambda plan: 1)
 
 
 @dataclass

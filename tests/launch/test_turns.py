@@ -14,10 +14,10 @@ from llmexp.launch.attempt import only_attempt
 from llmexp.launch.interrupt import Waited
 from llmexp.launch.run import RunInTurns, take_turns
 from llmexp.launch.turns import standing
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.reading import read_json_lines
 from llmexp.record.result import RunResult, RunStatus, seconds_between
+from llmexp.training.plan.training_plan import TrainingPlan
 
 WAITED = "its sweep was interrupted while it waited for its next repeat"
 

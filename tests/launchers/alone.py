@@ -11,7 +11,7 @@ from llmexp.launchers.models import building
 from llmexp.launchers.models.seeding import DTYPES
 from llmexp.launchers.models.weights import weights_of
 from llmexp.method import Method
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.training_plan import TrainingPlan
 
 STEPS = 4
 CPU = torch.device("cpu")

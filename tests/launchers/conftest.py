@@ -12,8 +12,8 @@ import pytest
 from planning import Measurement
 
 from llmexp.launchers.deepspeed.build import prepare_ops
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.result import to_json
+from llmexp.training.plan.training_plan import TrainingPlan
 
 IN_TURN = Path(__file__).parent / "in_turn.py"
 Server = subprocess.Popen[str]

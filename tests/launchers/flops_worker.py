@@ -10,7 +10,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
 from llmexp.measure.loop import train_step
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.training_plan import TrainingPlan
 
 
 def observe(plan: TrainingPlan, training: Any, device: torch.device) -> dict[str, Any]:

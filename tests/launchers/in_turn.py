@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from llmexp.launchers.rank.starting import begin_imports, end_imports
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.training_plan import TrainingPlan
 
 # Seconds after which an order is given up.
 PATIENCE_S = 900

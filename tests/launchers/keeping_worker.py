@@ -17,8 +17,8 @@ from llmexp.launchers.models.weights import weights_that_ran
 from llmexp.launchers.rank.frame import Rank
 from llmexp.launchers.training.saving import Saving
 from llmexp.measure.loop import train_step
-from llmexp.plan.artifacts import kept_weights
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.artifacts import kept_weights
+from llmexp.training.plan.training_plan import TrainingPlan
 
 STEPS = 2
 

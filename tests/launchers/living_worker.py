@@ -18,7 +18,7 @@ from living import Living
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from llmexp.launchers.training.state_watch import StateWatch
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.training_plan import TrainingPlan
 
 WATCHING: list[Living] = []
 # Memory that DeepSpeed pinned: the host's, which on a CPU rank nothing else tells from the device's.

@@ -8,7 +8,7 @@ import scheduled
 import torch
 from megatron.core import optimizer, parallel_state
 
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.training_plan import TrainingPlan
 
 
 class FusedAdam:

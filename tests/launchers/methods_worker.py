@@ -15,7 +15,7 @@ from llmexp.launchers.training.state_watch import StateWatch
 from llmexp.measure import memory
 from llmexp.measure.compilation import Compilation
 from llmexp.measure.kernels import KernelProbe
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.training_plan import TrainingPlan
 
 STEPS = 8
 # Of a run without a learning rate, which does the same in each, and is not profiled.

@@ -11,7 +11,7 @@ import torch
 from llmexp.launchers.models import assembly
 from llmexp.launchers.training.state_watch import watch_over
 from llmexp.measure.loop import train_step
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.training_plan import TrainingPlan
 
 STEPS = 4
 

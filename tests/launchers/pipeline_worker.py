@@ -9,7 +9,7 @@ import torch
 from torch import distributed, nn
 
 from llmexp.measure.compilation import Compilation
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.training_plan import TrainingPlan
 
 
 def observe(plan: TrainingPlan, training: Any, device: torch.device) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.training_plan import TrainingPlan
 
 
 def observe(plan: TrainingPlan, training: Any, device: torch.device) -> dict[str, Any]:

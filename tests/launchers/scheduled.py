@@ -14,7 +14,7 @@ from torch import nn
 from llmexp.launchers.training.state_watch import ScheduleWatch
 from llmexp.measure.kernels import KernelProbe
 from llmexp.measure.loop import train_step
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.training_plan import TrainingPlan
 
 
 def train(

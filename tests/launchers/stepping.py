@@ -10,7 +10,7 @@ from torch import distributed
 
 from llmexp.launchers.data import loader
 from llmexp.measure.batch import MicroBatch
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.training_plan import TrainingPlan
 
 
 def batches_of(plan: TrainingPlan, training: Any, steps: int, device: torch.device) -> Iterator[Sequence[MicroBatch]]:

@@ -8,7 +8,7 @@ import stepping
 import torch
 
 from llmexp.measure.loop import train_step
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.training_plan import TrainingPlan
 
 STEPS = 3
 

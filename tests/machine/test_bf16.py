@@ -6,7 +6,7 @@ import pytest
 from planning import make_plan
 
 from llmexp.machine import bf16
-from llmexp.tasks.training.describe import precision_note
+from llmexp.training.describe import precision_note
 
 WITHOUT = "flags\t\t: fpu sse2 avx2 avx512f\n"
 LINES = {

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import Metric, RunResult, Stability
+from llmexp.training.plan.training_plan import TrainingPlan
 
 MakeRun = Callable[..., RunFolder]
 STEPS, WARMUP_STEPS, PROFILED_STEPS, STEP_S = 25, 5, 2, 0.1

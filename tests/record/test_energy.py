@@ -7,8 +7,8 @@ from llmexp.machine.energy_counters import gpu_counters
 from llmexp.record import energy
 from llmexp.record.energy import EnergyMeter
 from llmexp.record.samples import StateBytes, TrainingSummary
-from llmexp.tasks.training.metrics import METRICS
-from llmexp.tasks.training.repeats import RunConstants, read_training
+from llmexp.training.metrics import METRICS
+from llmexp.training.repeats import RunConstants, read_training
 
 BOARDS = {"GPU-a": 350.0, "GPU-b": 250.0, "GPU-old": None}
 

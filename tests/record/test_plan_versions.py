@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from llmexp.errors import RecordError
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import to_json
+from llmexp.training.plan.training_plan import TrainingPlan
 
 
 @pytest.fixture

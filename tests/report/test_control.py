@@ -3,7 +3,7 @@ import pytest
 from llmexp.record.result import Metric
 from llmexp.report.control import control_lines
 from llmexp.report.table import build_report
-from llmexp.tasks.training.report.conclusion import conclusion
+from llmexp.training.report.conclusion import conclusion
 
 
 def run(make_run, method: str, mean: float, **changes):

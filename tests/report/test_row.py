@@ -6,7 +6,7 @@ from llmexp.errors import RecordError
 from llmexp.record.identity import process_identity
 from llmexp.report.row import read_row
 from llmexp.report.table import build_report
-from llmexp.tasks.training.report.paper import over_paper
+from llmexp.training.report.paper import over_paper
 
 PURE = {"name": "bf16_pure", **dict.fromkeys(("parameters", "gradients", "master", "moments"), "bf16")}
 PAPER = {"model__name": "7b", "hardware__name": "a800", "precision": PURE}

@@ -8,7 +8,7 @@ from llmexp.record.result import Metric, SmClock, Stability
 from llmexp.report.table import build_report
 from llmexp.report.terminal import print_report
 from llmexp.report.text import comma_separated, markdown
-from llmexp.tasks.training.metrics import METRICS
+from llmexp.training.metrics import METRICS
 
 
 def read(report):

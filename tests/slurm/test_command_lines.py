@@ -11,12 +11,12 @@ import pytest
 
 from llmexp import __version__
 from llmexp.__main__ import main
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.installed import installs
 from llmexp.slurm.jobs import Intent, Submitted, intend, note, slurm_folder, submissions
 from llmexp.slurm.options import read_options
 from llmexp.slurm.queue import Job
+from llmexp.training.plan.training_plan import TrainingPlan
 
 HERE = ("hydra/launcher=slurm", "hardware=cpu", "tracking=none")
 ALL = dict.fromkeys(("sbatch", "srun", "squeue", "scancel"), "true")

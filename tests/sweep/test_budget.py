@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from llmexp.errors import ConfigError
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import find_runs
 from llmexp.schema import BudgetConfig
 from llmexp.sweep.budget import left_out_line, within_budget
 from llmexp.sweep.cost import Cost
+from llmexp.training.plan.training_plan import TrainingPlan
 
 HOUR_S = 3600.0
 # Table III, 8 A800: 3 x 130 steps of 2800 positions at 7488.3 (Naive), 6101.6 (Z2), 5491.4 (Z3) tokens/s:

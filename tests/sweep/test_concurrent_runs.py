@@ -14,7 +14,6 @@ from patience import HANG_S
 
 from llmexp.launch.collect import conclude
 from llmexp.launch.ending import SUCCESS
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.identity import process_identity
 from llmexp.record.samples import TrainingSummary
@@ -22,6 +21,7 @@ from llmexp.report.table import build_report
 from llmexp.report.text import comma_separated, markdown
 from llmexp.sweep import concurrent_runs
 from llmexp.sweep.concurrent_runs import may_stand_beside, run_all, run_alone, worth_it
+from llmexp.training.plan.training_plan import TrainingPlan
 
 DEVICES = ("GPU-a", "GPU-b", "GPU-c", "GPU-d")
 H100 = {"name": "h100", "interconnect": "NVLink 4", "devices_per_node": 4, "device": "cuda"}

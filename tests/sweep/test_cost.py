@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from llmexp.launch.stack import stack_digest
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.result import Metric, RunResult
 from llmexp.sweep.cost import Cost, cost_line, costs_of
 from llmexp.sweep.measuring import folder_of
+from llmexp.training.plan.training_plan import TrainingPlan
 
 PAPER = {"hardware": {"name": "a800"}, "model__name": "7b", "data__seq_len": 350}
 PAPER_PROTOCOL = {"measure__warmup_steps": 30, "measure__steps": 100, "measure__repeats": 3}

@@ -16,10 +16,10 @@ from chaos.surroundings import Surroundings
 from llmexp.launch.attempt import only_attempt
 from llmexp.launch.interrupt import Waited
 from llmexp.launch.stack import stack_digest
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.result import RunResult, RunStatus
 from llmexp.sweep.measuring import records_named
+from llmexp.training.plan.training_plan import TrainingPlan
 
 QUIET = ("tracking=none", "model=tiny", "hardware=cpu")
 Driver = subprocess.Popen[str]

@@ -11,7 +11,6 @@ import pytest
 
 from llmexp.errors import RecordError
 from llmexp.launch.attempt import only_attempt
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.result import Metric, RunResult, RunStatus, Turn
 from llmexp.registry import get_task
@@ -19,6 +18,7 @@ from llmexp.sweep import pilot
 from llmexp.sweep.cost import Cost, costs_of
 from llmexp.sweep.measuring import folder_of
 from llmexp.sweep.pilot import Pace
+from llmexp.training.plan.training_plan import TrainingPlan
 
 # 2 x 350 positions a step, so that a step takes a second.
 SEEN = Pace(rate=700.0, other_s=4.0, took_s=200.0)

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from patience import HANG_S
 
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.identity import process_identity
 from llmexp.record.shared_parts import SharedParts
 from llmexp.report.row import read_row
+from llmexp.training.plan.training_plan import TrainingPlan
 
 QUIET = ("tracking=none", "model=tiny", "hardware=cpu")
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.result import Batch, RunResult, RunStatus
 from llmexp.sweep.resume import is_anothers, why_again
+from llmexp.training.plan.training_plan import TrainingPlan
 
 
 class Config:

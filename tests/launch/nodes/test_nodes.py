@@ -29,10 +29,10 @@ from llmexp.launch.ranks import LOOPBACK
 from llmexp.launch.run import run_one
 from llmexp.launch.stack import stack_digest
 from llmexp.machine import memory
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.plan import Command
 from llmexp.record.result import RunStatus
+from llmexp.training.plan.training_plan import TrainingPlan
 
 HERE = Path(__file__).parent
 OTHER = f"node 1 ({socket.gethostname()})"

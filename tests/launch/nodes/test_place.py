@@ -7,7 +7,7 @@ import pytest
 
 from llmexp.errors import ConfigError
 from llmexp.launch.nodes.place import PORT, Place, place_of
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.training_plan import TrainingPlan
 
 SCONTROL = '#!/bin/sh\n[ "$*" = "show hostnames n[3-4]" ] && printf "n3\\nn4\\n"\n'
 

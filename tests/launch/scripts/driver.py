@@ -8,8 +8,8 @@ from pathlib import Path
 import llmexp.registry
 from llmexp.launch import host_memory
 from llmexp.launch.run import run_one
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
+from llmexp.training.plan.training_plan import TrainingPlan
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what it puts in the background deaf to SIGINT
 if "LLMEXP_TEST_JOINS" in os.environ:  # the processes of a control group

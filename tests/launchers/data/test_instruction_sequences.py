@@ -20,7 +20,7 @@ from llmexp.launchers.data import loader
 from llmexp.launchers.data.instructions import example
 from llmexp.launchers.data.sequences import IGNORED, Sequences
 from llmexp.launchers.data.tokenizers import END_OF_DOCUMENT, Bytes, OfTransformers
-from llmexp.schema import InstructionsData
+from llmexp.training.config import InstructionsData
 
 CPU = torch.device("cpu")
 TURNS = (Message("user", "Hi"), Message("assistant", "Ho"), Message("user", "And?"), Message("assistant", "So"))

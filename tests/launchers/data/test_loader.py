@@ -11,9 +11,9 @@ from llmexp.errors import ConfigError
 from llmexp.launchers.data import loader
 from llmexp.launchers.data.sequences import IGNORED, Sequences
 from llmexp.launchers.data.tokenizers import END_OF_DOCUMENT
-from llmexp.plan.seq_len_schedule import LengthSchedule
 from llmexp.record.result import Batch
-from llmexp.schema import DataConfig, HfData, SyntheticData, TextData
+from llmexp.training.config import DataConfig, HfData, SyntheticData, TextData
+from llmexp.training.plan.seq_len_schedule import LengthSchedule
 
 CPU = torch.device("cpu")
 

@@ -16,8 +16,8 @@ from llmexp.measure.batch import MicroBatch
 from llmexp.measure.clock import HostClock
 from llmexp.measure.loop import StepLoop
 from llmexp.record.samples import StepSample, TrainingSummary
-from llmexp.tasks.training import metrics
-from llmexp.tasks.training.repeats import RunConstants
+from llmexp.training import metrics
+from llmexp.training.repeats import RunConstants
 
 SEQ_LEN, RECORD = 4096, 200
 PACKED = [RECORD] * (SEQ_LEN // RECORD)

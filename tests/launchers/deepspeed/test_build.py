@@ -11,15 +11,15 @@ from patience import until
 
 from llmexp.errors import BuildError
 from llmexp.launchers.deepspeed import build as ops
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.result import to_json
+from llmexp.training.plan.training_plan import TrainingPlan
 
 SCRIPT = Path(__file__).parent / "scripts" / "op_builder.py"
 DRIVER = """
 import sys
 from pathlib import Path
 from llmexp.launchers.deepspeed import build as ops
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.training_plan import TrainingPlan
 ops.BUILDER = tuple(sys.argv[2:])
 ops.prepare_ops(TrainingPlan.read(Path(sys.argv[1])))
 """

@@ -16,8 +16,8 @@ from planning import make_plan
 from llmexp.launch.ranks import LOOPBACK, listening
 from llmexp.launchers.deepspeed import OP_LIBRARY_VARIABLE
 from llmexp.launchers.deepspeed.build import prepare_ops
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.result import to_json
+from llmexp.training.plan.training_plan import TrainingPlan
 
 pytestmark = [pytest.mark.ranks, pytest.mark.slow]
 

@@ -18,7 +18,7 @@ from planning import Measurement, make_plan
 from transformers import AutoModelForCausalLM
 
 from llmexp.launchers.models.quantize import quantized_linear
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.training_plan import TrainingPlan
 
 pytestmark = [
     pytest.mark.ranks,

@@ -14,7 +14,7 @@ from planning import Measurement, make_plan
 from llmexp.cli.arguments import run_parser
 from llmexp.cli.overrides import as_typed
 from llmexp.cli.words import jobs_of
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.training_plan import TrainingPlan
 
 pytestmark = pytest.mark.sweep
 

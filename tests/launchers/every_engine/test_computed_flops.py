@@ -9,7 +9,7 @@ import pytest
 from marks import slow
 from planning import Measurement, make_plan
 
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.training_plan import TrainingPlan
 
 pytestmark = pytest.mark.ranks
 

@@ -21,11 +21,11 @@ from llmexp.launchers.data.sequences import Example, Sequences
 from llmexp.launchers.rank.frame import Rank, gpu_uuid
 from llmexp.launchers.training.measuring import counters_of
 from llmexp.method import Method
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.energy import EnergyMeter
 from llmexp.record.samples import StepSample, read_samples
 from llmexp.record.throttle_counters import ThrottleMeter
 from llmexp.sweep.measuring import folder_of
+from llmexp.training.plan.training_plan import TrainingPlan
 
 pytestmark = pytest.mark.gpu
 

@@ -13,7 +13,7 @@ import pytest
 from marks import tier
 from planning import Measurement, make_plan
 
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.training_plan import TrainingPlan
 
 pytestmark = [pytest.mark.ranks, pytest.mark.long]
 

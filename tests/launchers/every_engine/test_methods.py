@@ -18,7 +18,7 @@ from marks import slow, tier
 from planning import Measurement, make_plans, table03_methods
 
 from llmexp.method import ATOMS, Method
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.training_plan import TrainingPlan
 
 pytestmark = [pytest.mark.ranks, pytest.mark.long]
 

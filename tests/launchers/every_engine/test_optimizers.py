@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from planning import Measurement, make_plan
 
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.training_plan import TrainingPlan
 
 WORKER = "optimizers_worker"
 CONF = Path(__file__).parents[3] / "conf" / "optimizer"

@@ -19,10 +19,10 @@ from marks import slow
 from planning import make_plan
 from pretended.library import compile_with
 
-from llmexp.plan.fit import DEVICE_BASE_BYTES, fit_of
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.installed import look
 from llmexp.record.result import to_json
+from llmexp.training.plan.fit import DEVICE_BASE_BYTES, fit_of
+from llmexp.training.plan.training_plan import TrainingPlan
 
 pytestmark = [pytest.mark.ranks, pytest.mark.long]
 

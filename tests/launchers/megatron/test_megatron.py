@@ -16,7 +16,7 @@ from marks import tier
 from planning import Measurement, make_plan
 
 import llmexp
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.training_plan import TrainingPlan
 
 pytestmark = pytest.mark.ranks
 

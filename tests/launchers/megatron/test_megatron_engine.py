@@ -12,8 +12,8 @@ from planning import make_plan
 
 from llmexp.launch.compilers import uncompilable
 from llmexp.launchers.megatron.engine import FUSIONS
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.registry import get_engine
+from llmexp.training.plan.training_plan import TrainingPlan
 
 OFF = f"+engine.options.transformer={{{','.join(f'{name}:false' for name in FUSIONS)}}}"
 

@@ -7,8 +7,8 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from llmexp.inputs.shape import shape_of
 from llmexp.launchers.models import assembly
-from llmexp.plan.activations import activations
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.activations import activations
+from llmexp.training.plan.training_plan import TrainingPlan
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning"),

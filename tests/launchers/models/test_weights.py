@@ -167,7 +167,7 @@ PEAK = """
 import resource, sys, torch, transformers.models.llama.modeling_llama, safetensors
 from llmexp.launchers.models import assembly
 from llmexp.launchers.models.hub import folder_of
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.training_plan import TrainingPlan
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 plan, before = TrainingPlan.model_validate_json(sys.stdin.read(), strict=False), peak()
 model = assembly.seeded_model(plan, torch.device("cpu"))

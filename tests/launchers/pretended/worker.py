@@ -28,7 +28,7 @@ STEPS = 2
 def main(library: str, folder: str) -> int:
     load(Path(library))
     sys.path.insert(0, str(Path(__file__).parent / "packages"))
-    from llmexp.plan.training_plan import TrainingPlan
+    from llmexp.training.plan.training_plan import TrainingPlan
     from pretended import answers, tensors
 
     answers.answer()

@@ -19,12 +19,12 @@ from llmexp import hook
 from llmexp.errors import ConfigError
 from llmexp.launch.run import run_one
 from llmexp.launchers.script.worker import run_program
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import RunResult, RunStatus
 from llmexp.record.samples import StepSample, read_samples
 from llmexp.report.table import build_report
 from llmexp.sweep.measuring import folder_of
+from llmexp.training.plan.training_plan import TrainingPlan
 
 MICRO, SEQ_LEN, WARMUP, STEPS = 2, 16, 1, 3
 PROGRAM = """

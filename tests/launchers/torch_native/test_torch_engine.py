@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.training_plan import TrainingPlan
 
 # Of all parameters: embedding, last norm and head, which FSDP2 keeps whole until backward.
 OUTSIDE_LAYERS = (2 * 512 * 128 + 128) / 857_216

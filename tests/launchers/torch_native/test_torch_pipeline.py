@@ -19,8 +19,8 @@ from torch.distributed.pipelining import schedules
 
 import llmexp
 from llmexp.launchers.torch_native.schedules import CLASSES, PASSES
-from llmexp.plan.schedules import SCHEDULES, Pipeline
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.schedules import SCHEDULES, Pipeline
+from llmexp.training.plan.training_plan import TrainingPlan
 
 WORKER = "pipeline_worker"
 FEW_FILES = "[" + ",".join(sorted(str(path) for path in Path(llmexp.__file__).parent.glob("[lmp]*/__init__.py"))) + "]"

@@ -17,7 +17,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from llmexp.launchers.training.activations import OnHost
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.training_plan import TrainingPlan
 
 LAYERS, HIDDEN, SEQ_LEN = 4, 128, 32
 METHODS = {"torch": ["Naive", "R", "Z1"], "deepspeed": ["Naive", "F+R", "Z2"]}

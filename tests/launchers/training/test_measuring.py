@@ -12,8 +12,8 @@ from stub_engine import StubEngine
 
 from llmexp.launchers.rank.frame import Rank
 from llmexp.launchers.training import measuring
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.samples import StepSample, read_samples
+from llmexp.training.plan.training_plan import TrainingPlan
 
 STEPS, WARMUP_STEPS, TRACED_STEPS = 3, 2, 2
 

@@ -21,8 +21,8 @@ from llmexp.errors import RecordError
 from llmexp.launchers.models import assembly
 from llmexp.launchers.rank.frame import Rank
 from llmexp.launchers.training.saving import Saving
-from llmexp.plan.artifacts import kept_weights
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.artifacts import kept_weights
+from llmexp.training.plan.training_plan import TrainingPlan
 
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 CPU = torch.device("cpu")

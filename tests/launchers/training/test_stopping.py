@@ -17,8 +17,8 @@ from llmexp.launch.run import run_one
 from llmexp.launchers.training.stopping import blocks
 from llmexp.record.result import RunResult
 from llmexp.record.samples import StepSample, read_samples
-from llmexp.schema import TrainingMeasureConfig
 from llmexp.sweep.measuring import folder_of
+from llmexp.training.config import TrainingMeasureConfig
 
 Measured = tuple[RunResult, list[list[StepSample]]]
 

@@ -20,7 +20,7 @@ from llmexp.launchers.rank.frame import Rank
 from llmexp.launchers.script import program_run
 from llmexp.launchers.script.program_run import ProgramRun
 from llmexp.launchers.training import measuring
-from llmexp.plan.training_plan import TrainingPlan
+from llmexp.training.plan.training_plan import TrainingPlan
 
 CPU = torch.device("cpu")
 

@@ -6,7 +6,7 @@ Its rank is a script without torch that behaves as engine.options.behaviour says
 import sys
 
 from llmexp.record.plan import Command
-from llmexp.tasks.training.engine import TrainingEngine
+from llmexp.training.engine import TrainingEngine
 
 
 class ScriptedEngine(TrainingEngine):

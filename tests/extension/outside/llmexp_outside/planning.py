@@ -6,8 +6,8 @@ from typing import Any
 
 from llmexp.launchers.deepspeed.engine import DeepSpeedEngine
 from llmexp.method import Atom, Techniques
-from llmexp.plan.dims import ParallelDims
-from llmexp.schema import TrainingConfig
+from llmexp.training.config import TrainingConfig
+from llmexp.training.plan.dims import ParallelDims
 
 FROZEN_EMBEDDINGS = Atom(
     "E",

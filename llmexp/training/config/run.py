@@ -1,0 +1,184 @@
+"""The sections that say how a model is trained: parallelism, dtypes, memory, kernels, batch and protocol."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from llmexp.schema.model import AdapterConfig, HfModel, ModelConfig
+from llmexp.schema.run import MeasureConfig, RunConfig, TaskConfig
+from llmexp.schema.section import MAX, CpKind, Dtype, Max, PeakDtype, PositiveInt, Section, Steps, Whole
+from llmexp.training.config.data import DataConfig
+from llmexp.training.config.optimizer import OptimizerConfig
+
+# Short runs of one batch, of which batch.fits have to fit.
+FIT_TRIES = 3
+
+
+class TrainingTaskConfig(TaskConfig):
+    """The kind of training: pre-training from random weights, or fine-tuning of a model."""
+
+    name: Literal["pretrain", "finetune"]
+    save_model: bool = Field(
+        False,
+        description=(
+            "leave all weights, adapters merged, in repeat.0/model when everything is measured: a folder for "
+            "transformers"
+        ),
+    )
+
+
+class ParallelismConfig(Section):
+    """The degrees of parallelism; dp x tp x pp x cp is the world size. With dp null, all devices are used."""
+
+    dp: PositiveInt | None
+    tp: PositiveInt = 1
+    sequence: bool = Field(
+        False,
+        description="sequence parallelism: norms and residuals cut along the sequence over the tensor-parallel ranks",
+    )
+    pp: PositiveInt = 1
+    virtual_stages: PositiveInt = Field(1, description="stages of each pipeline rank")
+    schedule: Literal["gpipe", "1f1b", "interleaved", "looped_bfs", "zero_bubble", "zbv", "dualpipev"] | None = Field(
+        None, description="the order of a pipeline's passes; None: 1f1b, or interleaved with several virtual stages"
+    )
+    cp: PositiveInt = Field(1, description="context parallelism: every sequence cut over so many ranks")
+    cp_kind: CpKind | None = Field(
+        None,
+        description=(
+            "with cp: ring, where keys and values pass from rank to rank, or ulysses, where each rank attends with "
+            "some of the heads; None: the engine's own"
+        ),
+    )
+    ep: PositiveInt = 1
+
+
+class PrecisionConfig(Section):
+    """The storage dtypes; the optimizer updates a copy in the master dtype, or the parameters where both are equal."""
+
+    name: str
+    parameters: Dtype
+    gradients: Dtype
+    master: Dtype
+    moments: Dtype
+    tf32: bool = Field(False, description="products of fp32 matrices may round their operands to TF32 on a GPU")
+    chosen_because: str = Field("", description="what precision=auto chose this one for; empty where it was named")
+
+    @property
+    def products(self) -> PeakDtype:
+        """The dtype in which matrix products run."""
+        return "tf32" if self.tf32 and self.parameters == "fp32" else self.parameters
+
+
+class MemoryConfig(Section):
+    """The place where a rank keeps what is not training state."""
+
+    activation_offload: bool = Field(
+        False, description="what backward needs of forward waits in host memory, parameters left out"
+    )
+
+
+class KernelsConfig(Section):
+    """The kernels that replace the model's own."""
+
+    liger: bool = Field(
+        False, description="Liger's fused kernels for norms, rotary embeddings, gated MLPs and the loss; GPUs only"
+    )
+    flash: Literal["auto", "fa2", "cudnn", "fa3", "fa4"] = Field(
+        "auto", description="the kernel of F on a GPU: auto takes the one that torch prefers there"
+    )
+
+
+class BatchConfig(Section):
+    """The samples per rank and forward pass, and the number of such passes that one optimizer step accumulates."""
+
+    micro: PositiveInt | Max = Field(description="max: the largest that fits, which the run searches for")
+    accumulation: PositiveInt
+    search: Literal["pow2", "bisect"] = Field(
+        "bisect",
+        description=(
+            "what batch.micro=max tries once a batch was too large: halves of what is left, or powers of two alone"
+        ),
+    )
+    largest: PositiveInt | None = Field(None, description="where batch.micro=max ends although it fits; None: nowhere")
+    fits: Annotated[int, Field(ge=1, le=FIT_TRIES), Whole] = Field(
+        2,
+        description=f"the times of {FIT_TRIES} that a batch has to fit for batch.micro=max: near the limit it is luck",
+    )
+
+    @property
+    def is_searched(self) -> bool:
+        """Tell whether the run itself finds its samples per rank and pass."""
+        return self.micro == MAX
+
+    @property
+    def samples(self) -> int:
+        """The samples per rank and pass; 1 where the largest number is still to be found."""
+        return 1 if self.micro == MAX else self.micro
+
+
+class TrainingMeasureConfig(MeasureConfig):
+    """The protocol of a training run: the numbers of steps, when fewer are enough, and what is recorded of each."""
+
+    warmup_steps: Steps
+    steps: Steps
+    tokens: PositiveInt | None = Field(
+        None,
+        description=(
+            "train each repeat on so many, warm-up included, and report how its loss fell; decides `steps`. None: no "
+            "such budget"
+        ),
+    )
+    stop_at_interval_share: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        None,
+        description=(
+            "end a repeat before all steps, and the run before all repeats, once half the 95 % interval of "
+            "tokens_per_s, over that repeat's steps or over the repeats, is less than this share of it; "
+            "None: all steps of all repeats"
+        ),
+    )
+    min_steps: Steps = Field(
+        40,
+        description="measured before the interval may end a repeat; 40 are the 10 batches of 4 that it is drawn from",
+    )
+    profile: bool = Field(description="trace a few more steps after the last repeat's measured window")
+    profile_steps: Steps = 2
+    phases: bool = Field(True, description="time forward, backward and optimizer apart")
+
+    @model_validator(mode="after")
+    def _one_end(self) -> TrainingMeasureConfig:
+        if self.tokens and self.stop_at_interval_share:
+            raise ValueError(
+                f"measure.tokens={self.tokens} says where a run ends, and "
+                f"measure.stop_at_interval_share={self.stop_at_interval_share} might end it "
+                "before: leave one of them out"
+            )
+        return self
+
+
+class TrainingConfig(RunConfig):
+    """The configuration of one training run, fully composed from Hydra's groups and the command line."""
+
+    method: str
+    task: TrainingTaskConfig
+    model: ModelConfig
+    parallelism: ParallelismConfig
+    optimizer: OptimizerConfig
+    precision: PrecisionConfig
+    data: DataConfig
+    batch: BatchConfig
+    measure: TrainingMeasureConfig
+    adapter: AdapterConfig = AdapterConfig()
+    memory: MemoryConfig = MemoryConfig()
+    kernels: KernelsConfig = KernelsConfig()
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The places of the model, the data and the tokenizer."""
+        return (self.model.path, *self.data.inputs) if isinstance(self.model, HfModel) else self.data.inputs
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The classes of the optimizer and the model."""
+        return (*self.optimizer.targets, *([self.model.target] if self.model.target else []))

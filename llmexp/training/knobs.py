@@ -1,0 +1,107 @@
+"""The limits of keys beside the atoms, by what an engine states; each function returns a skip's reason, or None."""
+
+from __future__ import annotations
+
+from llmexp.machine.bf16 import AMPERE
+from llmexp.method import Techniques
+from llmexp.training.config import TrainingConfig
+from llmexp.training.engine import TrainingEngine
+from llmexp.training.plan.dims import ParallelDims
+from llmexp.training.plan.seq_len_schedule import KEY
+
+# These are the transformers models that llmexp's own files describe; Liger supports all of them.
+LIGER_ARCHITECTURES = ("llama", "qwen3", "mixtral")
+
+
+def activation_offload_limit(
+    config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims
+) -> str | None:
+    """Say why memory.activation_offload cannot be used.
+
+    It needs ranks that hold whole parameters and run one forward pass after the other.
+    """
+    if not config.memory.activation_offload:
+        return None
+    whole = engine.offloads_activations_with
+    why = {
+        f"engine={engine.name} keeps its activations itself: set engine=deepspeed or engine=torch": whole is None,
+        "a pipeline's stages keep what they send: set parallelism.pp=1": dims.pp > 1,
+        "it has not been tried with parallelism.cp: set parallelism.cp=1": dims.cp > 1,
+        "C decides itself what a layer keeps: leave C out": techniques.compilation,
+        (
+            f"Z{techniques.zero_stage} gathers parameters anew in every layer, which would be moved too: "
+            f"take Z{whole}, or leave Z out"
+        ): techniques.zero_stage > (whole or 0),
+    }
+    reason = next((reason for reason, holds in why.items() if holds), None)
+    return f"memory.activation_offload=true: {reason}" if reason else None
+
+
+def flash_limit(
+    config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims
+) -> str | None:
+    """Say why kernels.flash, another kernel of F for transformers models, cannot be used."""
+    kernel = config.kernels.flash
+    if kernel == "auto":
+        return None
+    why = {
+        "it is for GPUs: leave it out on hardware.device=cpu": config.hardware.device == "cpu",
+        "it is a kernel of F: add F to the method": not techniques.flash_attention,
+        f"it changes models of transformers, not those of engine={engine.name}": not engine.builds_transformers,
+        "packed records do not see each other, which it cannot do here: set data.pack=false": kernel == "cudnn"
+        and config.data.isolates,
+        "parallelism.cp has an attention of its own: set parallelism.cp=1": dims.cp > 1,
+    }
+    reason = next((reason for reason, holds in why.items() if holds), None)
+    return f"kernels.flash={kernel}: {reason}" if reason else None
+
+
+def liger_limit(
+    config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims
+) -> str | None:
+    """Say why kernels.liger, which puts Triton's kernels into a transformers model, cannot be used."""
+    if not config.kernels.liger:
+        return None
+    why = {
+        "Liger's kernels are Triton's, for GPUs: leave it out on hardware.device=cpu": config.hardware.device == "cpu",
+        f"it changes models of transformers, not those of engine={engine.name}": not engine.builds_transformers,
+        f"it knows architecture {', '.join(LIGER_ARCHITECTURES)} here, not model={config.model.name}": (
+            config.model.architecture not in LIGER_ARCHITECTURES or config.model.target is not None
+        ),
+        "it changes a whole model, which parallelism.pp or parallelism.cp cuts": dims.pp > 1 or dims.cp > 1,
+        "C generates kernels of its own: leave one of them out": techniques.compilation,
+    }
+    reason = next((reason for reason, holds in why.items() if holds), None)
+    return f"kernels.liger=true: {reason}" if reason else None
+
+
+def tf32_limit(
+    config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims
+) -> str | None:
+    """Say why precision.tf32 would change nothing, or None."""
+    if not config.precision.tf32:
+        return None
+    hardware = config.hardware
+    why = {
+        "only GPUs multiply in TF32": hardware.device == "cpu",
+        f"it acts on fp32 matrices, and parameters are {config.precision.parameters}": config.precision.parameters
+        != "fp32",
+        f"hardware={hardware.name} has no TF32, which NVIDIA's GPUs have from Ampere on": hardware.is_amd
+        or (hardware.sm or AMPERE) < AMPERE,
+    }
+    reason = next((reason for reason, holds in why.items() if holds), None)
+    return f"precision.tf32=true: {reason}" if reason else None
+
+
+def schedule_limit(
+    config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims
+) -> str | None:
+    """Say why sequences cannot grow in this run, as the reason of a skip; return None where they can or need not."""
+    if not config.data.seq_len_schedule:
+        return None
+    if not engine.grows_sequences:
+        return f"{KEY}: engine={engine.name} takes sequences of one length"
+    if techniques.compilation:
+        return f"{KEY}: C compiles for one length, and would do it again inside the measured window"
+    cut = [f"{name}={getattr(dims, name)}" for name in ("pp", "cp") if getattr(dims, name) > 1]
+    return f"{KEY}: {', '.join(cut)} is set up for sequences of one length" if cut else None

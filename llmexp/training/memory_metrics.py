@@ -1,0 +1,103 @@
+"""Memory metrics, in bytes, of the largest rank unless named rank0.
+
+Training state on the device and training state on the host are separate metrics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Literal
+
+from llmexp.analysis.metric import Function, Metrics, MetricSpec
+from llmexp.analysis.quantity import Measurement
+from llmexp.training.repeats import RunConstants, TrainingRepeat
+
+PHASES = ("forward", "backward", "optimizer")
+# A rank that gathers no parameters has counted this kind instead.
+OTHERWISE = {"gradients_and_gathered": "gradients"}
+Place = Literal["device", "host"]
+_PLACES: dict[Place, str] = {"device": "", "host": "_host"}
+
+
+def peak_allocated_rank0_bytes(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
+    """Return the peak of torch's allocator on rank 0; None on cpu."""
+    peak = repeat.ranks[0].peak_allocated_bytes
+    return None if peak is None else Measurement(peak)
+
+
+def _peak(repeat: TrainingRepeat, facts: RunConstants, field: str) -> Measurement | None:
+    peaks = [getattr(rank, field) for rank in repeat.ranks]
+    return None if None in peaks else Measurement(max(peaks))
+
+
+def _phase_peak(repeat: TrainingRepeat, facts: RunConstants, phase: str) -> Measurement | None:
+    peaks = [rank.phase_peak_bytes.get(phase) for rank in repeat.ranks]
+    return Measurement(max(known)) if len(known := [peak for peak in peaks if peak is not None]) == len(peaks) else None
+
+
+def _state(repeat: TrainingRepeat, facts: RunConstants, kinds: Sequence[str], place: Place) -> Measurement | None:
+    held = [
+        [rank.state_bytes.get(kind) or rank.state_bytes.get(OTHERWISE.get(kind, kind)) for kind in kinds]
+        for rank in repeat.ranks
+    ]
+    if any(None in sizes for sizes in held):
+        return None
+    return Measurement(max(sum(getattr(size, place) for size in sizes) for sizes in held))
+
+
+def optimizer_state_bytes_per_parameter(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
+    """Return the largest rank's optimizer moments, on device and host, per trained parameter of the whole model."""
+    found = [(rank.state_bytes.get("moments"), rank.trainable_parameters) for rank in repeat.ranks]
+    held = [(moments.device + moments.host) / trained for moments, trained in found if moments and trained]
+    return Measurement(max(held)) if len(held) == len(found) else None
+
+
+_PEAKS = {
+    "peak_allocated_bytes": "Peak of torch's allocator, on the largest rank; None on cpu.",
+    "peak_reserved_bytes": (
+        "Peak of what torch's allocator had taken from the device, on the largest rank; None on cpu."
+    ),
+    "peak_device_used_bytes": (
+        "The device's own count of its memory in use, the largest reading of any rank; None on cpu."
+    ),
+    "peak_rss_bytes": "Peak of a rank's process in host memory, on the largest rank.",
+}
+_STATES = {
+    "parameter": (("parameters",), "Parameters, as partitioned"),
+    "gradient": (("gradients",), "Gradients"),
+    "optimizer": (("optimizer",), "The optimizer's state, a master copy included"),
+    "training_state": (
+        ("parameters", "gradients_and_gathered", "optimizer"),
+        "Parameters, gradients and optimizer state",
+    ),
+}
+
+
+def add_memory(metrics: Metrics) -> None:
+    """Register the memory metrics."""
+
+    def add(name: str, function: Function, help: str) -> None:
+        metrics.include(MetricSpec(name, function, "B", "lower", help))
+
+    largest = "of the largest rank"
+    per_parameter = "Moments that the fullest rank holds, wherever, over the trained parameters of the whole model."
+    add("optimizer_state_bytes_per_parameter", optimizer_state_bytes_per_parameter, per_parameter)
+    for name, help in _PEAKS.items():
+        add(name, partial(_peak, field=name), help)
+    add("peak_allocated_rank0_bytes", peak_allocated_rank0_bytes, "Peak of torch's allocator on rank 0; None on cpu.")
+    for phase in PHASES:
+        help = (
+            f"Peak of torch's allocator in the phase {phase}, over the warm-up from its second step, "
+            f"{largest}; None on cpu."
+        )
+        add(f"{phase}_peak_bytes", partial(_phase_peak, phase=phase), help)
+    for name, (kinds, what) in _STATES.items():
+        for place, suffix in _PLACES.items():
+            add(
+                f"{name}{suffix}_bytes",
+                partial(_state, kinds=kinds, place=place),
+                f"{what}, on the {place}, {largest}.",
+            )
+    gathered = f"Whole parameters at the end of forward, beside the rank's part of them, on the device, {largest}."
+    add("gathered_parameter_bytes", partial(_state, kinds=("gathered",), place="device"), gathered)

@@ -1,0 +1,77 @@
+"""The limits of optimizers with each way to hold training state; the functions return a skip's reason, or None."""
+
+from __future__ import annotations
+
+from llmexp.method import Techniques
+from llmexp.training.config import TrainingConfig
+from llmexp.training.plan.dims import ParallelDims
+
+BITSANDBYTES = "bitsandbytes"
+
+
+def misdeclared_moments(config: TrainingConfig) -> str | None:
+    """Say that the optimizer keeps its moments in another floating dtype than precision.moments."""
+    own, said = config.optimizer.moment_dtype, config.precision.moments
+    if own in (None, "int8", said) or not config.optimizer.moments:
+        return None
+    return (
+        f"optimizer={config.optimizer.name} keeps its moments in {own}, not precision.moments={said}: "
+        f"set precision.moments={own}"
+    )
+
+
+def partition_limit(config: TrainingConfig, techniques: Techniques) -> str | None:
+    """Say why an optimizer cannot be used with ZeRO, whose partitions are flat pieces of all parameters in a row."""
+    chosen = config.optimizer
+    if chosen.fused_backward:
+        return (
+            f"optimizer={chosen.name} updates in backward, which engine=deepspeed orders its own way: set engine=torch"
+        )
+    if chosen.factored and techniques.zero_stage:
+        return (
+            f"Z{techniques.zero_stage}: optimizer={chosen.name} keeps rows and columns of matrices, "
+            "and DeepSpeed's partitions are flat: leave Z out, or set engine=torch with Z1"
+        )
+    return None
+
+
+def sharding_limit(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+    """Say why an optimizer cannot be used with torch's wrappers."""
+    chosen = config.optimizer
+    if chosen.package == BITSANDBYTES and techniques.zero_stage >= 2:
+        return (
+            f"Z{techniques.zero_stage}: the kernels of optimizer={chosen.name} take no partitioned tensors of FSDP2: "
+            "set engine=deepspeed, or take Z1"
+        )
+    if chosen.factored and not chosen.fused_backward and techniques.zero_stage >= 2:
+        return (
+            f"Z{techniques.zero_stage}: optimizer={chosen.name} needs means over rows and columns, which FSDP2's "
+            "ranks hold in parts: take Z1"
+        )
+    return _unfused(config, techniques, dims) if chosen.fused_backward else None
+
+
+def _unfused(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+    name, precision = config.optimizer.name, config.precision
+    if techniques.zero_stage:
+        return f"Z{techniques.zero_stage}: optimizer={name} updates whole parameters in backward: leave Z out"
+    if dims.pp > 1:
+        return (
+            f"optimizer={name} updates in backward, and a pipeline's passes need the same parameters: "
+            "set parallelism.pp=1"
+        )
+    if config.batch.accumulation > 1:
+        return (
+            f"optimizer={name} updates in every backward pass: set batch.accumulation=1, and batch.micro for the batch"
+        )
+    if precision.master != precision.parameters:
+        return (
+            f"optimizer={name} updates the parameters themselves, without a copy in {precision.master}: "
+            "set precision=bf16_pure or precision=fp32"
+        )
+    if config.optimizer.factored and config.model.architecture == "mixtral":
+        return (
+            f"optimizer={name} keeps rows and columns of matrices, and the experts of model={config.model.name} are "
+            "stacks of them"
+        )
+    return None

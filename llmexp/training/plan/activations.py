@@ -1,0 +1,200 @@
+"""The bytes that a forward pass leaves for backward, by a closed formula; they grow with the micro batch.
+
+The terms follow Korthikanti et al. (arXiv 2205.05198, section 4) for what grows with the sequence and its square, and
+count what transformers' Llama (5.x) really keeps: RMSNorm's copy in fp32 and its result before the gain, the scores of
+attention in fp32 and once more in the parameters' dtype, gate, activation and product of the gated MLP, and the
+logits' log-softmax in fp32. `tests/launchers/models/test_kept_activations.py` holds the count against real tensors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llmexp.inputs.shape import ModelShape
+from llmexp.method import Techniques
+from llmexp.schema import BYTES_PER_ELEMENT
+from llmexp.training.config import TrainingConfig
+from llmexp.training.plan.dims import ParallelDims
+from llmexp.training.plan.schedules import SCHEDULES
+
+FP32 = 4
+# What the loss holds at its peak for each logit, in fp32: the log-softmax, its gradient, and the gradient from which
+# that is made. Of these backward needs the first from forward on.
+LOSS_COPIES, KEPT_LOSS_COPIES = 3, 1
+
+
+@dataclass(frozen=True)
+class Activations:
+    """The bytes of one rank's activations, all for one micro batch."""
+
+    kept: int
+    """What all its layers and the head hold for backward when forward ends, over all passes in flight."""
+    passing: int
+    """The most that exists besides at the start of backward: the loss's gradients, or a layer's."""
+    on_host: int = 0
+    """What waits in host memory where activations are offloaded."""
+
+    @property
+    def peak(self) -> int:
+        """The most on the device at a time."""
+        return self.kept + self.passing
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A decoder layer's bytes for one micro batch on one rank: its input, all that it keeps, and its gradients."""
+
+    entry: float
+    kept: float
+    passing: float
+
+
+@dataclass(frozen=True)
+class Formula:
+    """The sizes that the terms are made of: of the model, the method, and a rank's part of a micro batch."""
+
+    shape: ModelShape
+    config: TrainingConfig
+    techniques: Techniques
+    dims: ParallelDims
+    micro: int
+
+    @property
+    def element(self) -> int:
+        """Bytes of an element in the parameters' dtype."""
+        return BYTES_PER_ELEMENT[self.config.precision.parameters]
+
+    @property
+    def seq_len(self) -> int:
+        """Tokens of a sequence, prompt tuning's own among them."""
+        virtual = self.config.adapter.virtual_tokens if self.techniques.adapter == "prompt" else 0
+        return self.config.data.seq_len + virtual
+
+    @property
+    def tokens(self) -> float:
+        """Tokens of a micro batch on one rank: context parallelism cuts every sequence."""
+        return self.micro * self.seq_len / self.dims.cp
+
+    @property
+    def residual(self) -> float:
+        """Elements of a token's hidden state on one rank: sequence parallelism cuts it over tp."""
+        return self.shape.hidden_size / (self.dims.tp if self.dims.sequence else 1)
+
+    @property
+    def squares(self) -> float:
+        """Elements of attention's scores on one rank: context parallelism cuts them by rows or by heads."""
+        return self.micro * self.shape.num_heads / self.dims.tp * self.seq_len**2 / self.dims.cp
+
+    def feeds_trained(self, *matrices: str) -> bool:
+        """Tell whether backward needs the input of these matrices: they train, or one of LoRA's does beside them."""
+        if self.techniques.adapter == "lora":
+            return bool(set(matrices) & set(self.config.adapter.targets))
+        return self.techniques.adapter is None and self.techniques.quantization is None
+
+    def layer(self) -> Layer:
+        """Return the bytes of one layer."""
+        attended, passing_of_scores = self._scores()
+        a_token = 2 * self._norm() + self._attention() + self._mlp() + self._adapter()
+        wide = self.shape.intermediate_size / self.dims.tp * self._experts_of_token()
+        passing = max(passing_of_scores, 3 * wide * self.element * self.tokens) + self._dequantized()
+        return Layer(self.residual * self.element * self.tokens, a_token * self.tokens + attended, passing)
+
+    def head(self) -> tuple[float, float]:
+        """Return the bytes that last norm, head and loss keep, and those that the loss holds besides."""
+        trains = self.techniques.adapter is None
+        logits = self.tokens * self.shape.vocab_size / self.dims.tp * FP32
+        if self.config.kernels.liger:
+            # Liger's loss makes logits of few tokens at a time and keeps the gradient of its input instead.
+            return self.tokens * (self._norm() + self.residual * self.element), 0.0
+        kept = self._norm() + self.residual * self.element * trains
+        return self.tokens * kept + KEPT_LOSS_COPIES * logits, (LOSS_COPIES - KEPT_LOSS_COPIES) * logits
+
+    def mask(self) -> float:
+        """Return the bytes of the causal mask, which all layers share, where they keep it to attend again."""
+        again = self.techniques.attention_recomputation
+        return self.squares / (self.shape.num_heads / self.dims.tp) * self.element * again
+
+    def _norm(self) -> float:
+        """Return RMSNorm's bytes a token: its input in fp32, the root, and the result before a gain that trains."""
+        if self.config.kernels.liger or self.techniques.compilation:
+            return self.residual * self.element + FP32
+        before_gain = self.element if self.techniques.adapter is None else 0
+        return self.residual * (FP32 + before_gain) + FP32
+
+    def _attention(self) -> float:
+        """Return the bytes a token of attention's operands and of the inputs of its matrices."""
+        queries = self.shape.num_heads * self.shape.head_dim / self.dims.tp
+        keys = self.shape.num_kv_heads * self.shape.head_dim / self.dims.tp
+        # The unfused products read keys and values that are repeated for every query head of their group.
+        operands = queries + 2 * (keys if self._fused or self.techniques.attention_recomputation else queries)
+        into = self.residual * self.feeds_trained("q_proj", "k_proj", "v_proj")
+        out = queries * (self._fused or self.feeds_trained("o_proj"))
+        normed = (queries + keys) * (FP32 + self.element) * self.shape.qk_norm
+        return (operands + into + out) * self.element + normed
+
+    def _mlp(self) -> float:
+        """Return the gated MLP's bytes a token, or those of the experts that the token is sent to."""
+        wide = self.shape.intermediate_size / self.dims.tp
+        # Fused kernels compute the activation again from the gate.
+        fused = self.config.kernels.liger or self.techniques.compilation
+        products = wide * ((2 if fused else 3) + self.feeds_trained("down_proj"))
+        into = self.residual * self.feeds_trained("gate_proj", "up_proj")
+        sent = self._experts_of_token()
+        # Each expert gets a copy of its tokens, and its weighted result is kept.
+        moved = 2 * self.residual * sent if self.shape.num_experts else 0
+        return (sent * products + into + moved) * self.element
+
+    def _adapter(self) -> float:
+        """Return the bytes a token of LoRA's narrow products."""
+        lora = self.techniques.adapter == "lora"
+        return self.config.adapter.rank * len(self.config.adapter.targets) * self.element * lora
+
+    def _scores(self) -> tuple[float, float]:
+        """Return the bytes of a layer's attention matrices that are kept, and of those that exist in its backward."""
+        copy = 0 if self.element == FP32 else self.element
+        if self._fused:
+            return self.micro * self.shape.num_heads / self.dims.tp * self.seq_len / self.dims.cp * FP32, 0.0
+        passing = self.squares * (2 * FP32 + copy)
+        if self.techniques.attention_recomputation:
+            return 0.0, passing + self.squares * (FP32 + copy)
+        return self.squares * (FP32 + copy), passing
+
+    def _dequantized(self) -> float:
+        """Return the bytes of the largest matrix of a layer, which 4-bit weights become while they are multiplied."""
+        matrix = self.shape.hidden_size * self.shape.intermediate_size / self.dims.tp
+        return matrix * self.element * (self.techniques.quantization is not None)
+
+    def _experts_of_token(self) -> int:
+        return self.shape.experts_per_token or 1
+
+    @property
+    def _fused(self) -> bool:
+        return self.techniques.flash_attention
+
+
+def activations(
+    shape: ModelShape, config: TrainingConfig, techniques: Techniques, dims: ParallelDims, micro: int
+) -> Activations:
+    """Return the bytes of the fullest rank's activations with `micro` sequences a pass."""
+    formula = Formula(shape, config, techniques, dims, micro)
+    layer, (head, of_loss) = formula.layer(), formula.head()
+    head += formula.mask()
+    layers = shape.num_layers / dims.pp * passes_in_flight(dims, config.batch.accumulation)
+    a_layer, again = (layer.entry, layer.kept) if techniques.recomputation else (layer.kept, 0.0)
+    if config.memory.activation_offload:
+        return Activations(0, round(max(head + of_loss, layer.kept + layer.passing)), round(layers * a_layer + head))
+    backward = max(head + of_loss, again + layer.passing)
+    return Activations(round(layers * a_layer + head), round(max(0.0, backward - head)))
+
+
+def passes_in_flight(dims: ParallelDims, accumulation: int) -> float:
+    """Return the passes whose activations the first stage's rank holds at a time, in passes through all its layers.
+
+    1F1B holds one for each stage after it (arXiv 2104.04473, section 2.2), GPipe all; interleaved stages a share more.
+    """
+    if dims.pp == 1 or dims.schedule is None:
+        return 1.0
+    if dims.schedule in ("gpipe", "looped_bfs"):
+        return float(accumulation)
+    extra = 0.0 if SCHEDULES[dims.schedule].most == 1 else (dims.pp - 1) / (dims.pp * dims.virtual_stages)
+    return min(float(accumulation), dims.pp * (1 + extra))

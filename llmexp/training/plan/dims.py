@@ -1,0 +1,217 @@
+"""The arithmetic of parallel degrees: this module alone checks them against the devices, the model and the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import lcm, prod
+
+from llmexp.errors import DegreesError
+from llmexp.inputs.shape import shape_of
+from llmexp.record.result import Batch
+from llmexp.record.samples import Record
+from llmexp.schema import CpKind, DenseModel, MixtralModel, SizedModel
+from llmexp.schema.run import PYTHON
+from llmexp.training.config import TrainingConfig
+from llmexp.training.plan import schedules
+from llmexp.training.plan.schedules import SCHEDULES, Passes, Pipeline
+
+
+class ParallelDims(Record):
+    """Valid degrees of parallelism; world_size = dp x tp x pp x cp.
+
+    The ranks that share out experts (ep) are neighbours among those of dp x cp.
+    """
+
+    dp: int
+    tp: int
+    pp: int
+    cp: int
+    ep: int
+    sequence: bool = False
+    virtual_stages: int = 1
+    schedule: str | None = None
+    cp_kind: CpKind | None = None
+
+    @property
+    def world_size(self) -> int:
+        """The number of all ranks."""
+        return self.dp * self.tp * self.pp * self.cp
+
+    @property
+    def arithmetic(self) -> str:
+        """The product of the degrees in words."""
+        kind = f" ({self.cp_kind})" if self.cp_kind else ""
+        product = f"dp {self.dp} x tp {self.tp} x pp {self.pp} x cp {self.cp}{kind}"
+        return f"{product} = {self.world_size} rank{'s' * (self.world_size > 1)}"
+
+    @property
+    def v_shaped(self) -> bool:
+        """Tell whether the first rank of a pipeline holds the last stage too."""
+        return self.schedule is not None and SCHEDULES[self.schedule].v_shaped
+
+    @property
+    def cut(self) -> str:
+        """The degrees that cut the model into parts, in words."""
+        return f"tp {self.tp}, pp {self.pp}" + f", ep {self.ep}" * (self.ep > 1)
+
+    @classmethod
+    def of(cls, config: TrainingConfig, passes: Mapping[str, Passes], cp_chunks: Mapping[CpKind, int]) -> ParallelDims:
+        """Take the degrees of a configuration; a dp of null fills all devices, or is 1 with engine.launcher=python.
+
+        `passes` says for each of the engine's schedules which numbers of passes it takes.
+        `cp_chunks` has the engine's kinds of context parallelism, the default first, each with the chunks of a sequence
+        that a rank takes.
+        Degrees that do not fit raise DegreesError with the arithmetic.
+        """
+        degrees = config.parallelism
+        kind = degrees.cp_kind or next(iter(cp_chunks), None) if degrees.cp > 1 else None
+        model_parallel = degrees.tp * degrees.pp * degrees.cp
+        devices = _devices(config)
+        if degrees.dp is None and devices % model_parallel:
+            raise DegreesError(
+                f"parallelism: tp {degrees.tp} x pp {degrees.pp} x cp {degrees.cp} = {model_parallel} does not "
+                f"divide the {devices} devices of hardware={config.hardware.name}; "
+                f"set parallelism.dp or degrees whose product divides {devices}"
+            )
+        _check_tensor(config)
+        _check_sequence(config, cp_chunks.get(kind, 1) if kind else 1)
+        _check_context(config, kind)
+        chosen = {"dp": degrees.dp or devices // model_parallel, "schedule": _schedule(config, passes), "cp_kind": kind}
+        dims = cls(**(degrees.model_dump() | chosen))
+        _check_experts(config, dims)
+        return dims
+
+    def replica_of(self, rank: int) -> int:
+        """Return the data-parallel replica of a rank; ranks are numbered along tp first, then cp, dp and pp."""
+        return rank // (self.tp * self.cp) % self.dp
+
+    def batch(self, micro: int, accumulation: int) -> Batch:
+        """Return the batch sizes: samples per rank and pass, passes per step, and samples per step of all replicas."""
+        return Batch(micro=micro, accumulation=accumulation, global_=self.dp * micro * accumulation)
+
+
+def _devices(config: TrainingConfig) -> int:
+    """Return how many devices get a rank: all of them, or one with engine.launcher=python.
+
+    Raise DegreesError where that launcher is asked for more than one rank.
+    """
+    degrees, hardware = config.parallelism, config.hardware
+    if config.engine.launcher != PYTHON:
+        return hardware.devices_per_node * hardware.nodes
+    asked = {"dp": degrees.dp or 1, "tp": degrees.tp, "pp": degrees.pp, "cp": degrees.cp}
+    if (ranks := prod(asked.values())) > 1 or hardware.nodes > 1:
+        product = " x ".join(f"{name} {degree}" for name, degree in asked.items())
+        raise DegreesError(
+            f"engine.launcher={PYTHON} starts one process, but parallelism is {product} = {ranks} ranks and "
+            f"hardware.nodes={hardware.nodes}: set all of them to 1, or engine.launcher=spawn"
+        )
+    return 1
+
+
+def _check_tensor(config: TrainingConfig) -> None:
+    tp, model = config.parallelism.tp, config.model
+    for field in (
+        ("num_heads", "num_kv_heads", "intermediate_size", "vocab_size") if isinstance(model, SizedModel) else ()
+    ):
+        _check_divides("tp", tp, f"model.{field}", getattr(model, field))
+    if config.parallelism.sequence and tp == 1:
+        raise DegreesError(
+            "parallelism.sequence=true cuts the sequence over the tensor-parallel ranks, and parallelism.tp=1: "
+            "set parallelism.tp"
+        )
+
+
+def _check_sequence(config: TrainingConfig, chunks: int) -> None:
+    degrees, seq_len = config.parallelism, config.data.seq_len
+    a_rank = lcm(chunks, degrees.tp if degrees.sequence else 1)
+    parts = degrees.cp * a_rank
+    if seq_len % parts:
+        below = seq_len // parts * parts
+        nearest = " or ".join(f"data.seq_len={size}" for size in (below, below + parts) if size)
+        cutting = (
+            f"parallelism.cp={degrees.cp}"
+            + f" with parallelism.tp={degrees.tp} and parallelism.sequence=true" * degrees.sequence
+        )
+        raise DegreesError(
+            f"{cutting} cuts data.seq_len={seq_len} into {degrees.cp} x {a_rank} = {parts} parts, which does not "
+            f"come out even: set {nearest}"
+        )
+
+
+def _check_context(config: TrainingConfig, kind: CpKind | None) -> None:
+    """Raise DegreesError where ulysses cannot share out a rank's heads; ranks may share a key and value head."""
+    degrees, shape = config.parallelism, shape_of(config.model)
+    if degrees.cp_kind and degrees.cp == 1:
+        raise DegreesError(
+            f"parallelism.cp_kind={degrees.cp_kind} is of a sequence cut over ranks, and parallelism.cp=1: "
+            "set parallelism.cp"
+        )
+    if kind != "ulysses" or shape is None:
+        return
+    heads, shared = shape.num_heads // degrees.tp, shape.num_kv_heads // degrees.tp
+    valid = [cp for cp in range(1, heads + 1) if heads % cp == 0 and (shared % cp == 0 or cp % shared == 0)]
+    if degrees.cp not in valid:
+        raise DegreesError(
+            f"parallelism.cp={degrees.cp}: ulysses shares out model.num_heads={shape.num_heads} and "
+            f"model.num_kv_heads={shape.num_kv_heads} / tp {degrees.tp} = {heads} and {shared} heads: "
+            f"choices are {', '.join(map(str, valid))}"
+        )
+
+
+def _schedule(config: TrainingConfig, passes: Mapping[str, Passes]) -> str | None:
+    """Return the schedule that orders the passes; None without a pipeline."""
+    degrees, model = config.parallelism, config.model
+    layers = model.num_layers if isinstance(model, SizedModel) else None
+    _check_divides("pp", degrees.pp, "model.num_layers", layers)
+    if degrees.pp == 1:
+        _check_nothing_of_a_pipeline(config)
+        return None
+    _check_divides(
+        "virtual_stages",
+        degrees.virtual_stages,
+        f"the {layers} layers / pp {degrees.pp}",
+        layers and layers // degrees.pp,
+    )
+    schedule = degrees.schedule or schedules.default_schedule(degrees.virtual_stages)
+    schedules.check(Pipeline(schedule, degrees.pp, degrees.virtual_stages, config.batch.accumulation), passes)
+    return schedule
+
+
+def _check_nothing_of_a_pipeline(config: TrainingConfig) -> None:
+    degrees = config.parallelism
+    if degrees.virtual_stages > 1:
+        raise DegreesError(
+            f"parallelism.virtual_stages={degrees.virtual_stages} are those of a pipeline, and parallelism.pp=1: "
+            "set parallelism.pp"
+        )
+    if degrees.schedule:
+        raise DegreesError(
+            f"parallelism.schedule={degrees.schedule} orders the passes of a pipeline, and parallelism.pp=1: "
+            "set parallelism.pp"
+        )
+
+
+def _check_experts(config: TrainingConfig, dims: ParallelDims) -> None:
+    ep, model = dims.ep, config.model
+    experts = model.num_experts if isinstance(model, MixtralModel) else None
+    if ep > 1 and isinstance(model, DenseModel):
+        raise DegreesError(
+            f"parallelism.ep={ep} shares out experts, and model={model.name} has none: set parallelism.ep=1, or "
+            "model=mixtral"
+        )
+    _check_divides("ep", ep, "model.num_experts", experts)
+    replicas = dims.dp * dims.cp
+    if replicas % ep:
+        above = -(-replicas // ep) * ep
+        below = max(degree for degree in range(1, ep) if replicas % degree == 0 and (experts or 0) % degree == 0)
+        more = f" or parallelism.dp={above // dims.cp}" if above % dims.cp == 0 else ""
+        raise DegreesError(
+            f"parallelism.ep={ep} shares out experts over the ranks of dp {dims.dp} x cp {dims.cp} = {replicas}, "
+            f"which it does not divide: set parallelism.ep={below}{more}"
+        )
+
+
+def _check_divides(name: str, degree: int, field: str, size: int | None) -> None:
+    if size is not None and size % degree:
+        valid = ", ".join(str(d) for d in range(1, min(size, 64) + 1) if size % d == 0)
+        raise DegreesError(f"parallelism.{name}={degree} does not divide {field}={size}: choices are {valid}")

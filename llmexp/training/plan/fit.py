@@ -1,0 +1,70 @@
+"""The answer whether a run fits: an estimate of the most that a rank holds, with activations, and how sure it is."""
+
+from __future__ import annotations
+
+from llmexp.inputs.shape import shape_of
+from llmexp.machine.memory import host_memory_bytes
+from llmexp.record.memory import Fit, MemoryEstimate
+from llmexp.training.plan.activations import activations
+from llmexp.training.plan.training_plan import TrainingPlan
+
+# What a rank's libraries hold before any tensor. On a GPU: CUDA's context, cuBLAS and NCCL, an allowance. On cpu: the
+# writable memory of an interpreter with torch, transformers and deepspeed, 542 MiB by /proc/self/status (VmData).
+DEVICE_BASE_BYTES, HOST_BASE_BYTES = 1_500_000_000, 570_000_000
+# What a cpu rank's data grows by beyond its libraries and its tensors, mostly stacks of 8 MiB for the threads that it
+# starts: 44 to 76 MB in runs of the tiny model on engine=torch and engine=deepspeed (VmData, Naive and R, batch 1).
+GROWTH_BASE_BYTES = 70_000_000
+# The memory that activations take, over the tensors themselves: the allocator's waste and what passes between kernels.
+# docs/numbers.md shows how little the verdicts on the paper's cells depend on both.
+WASTE = 1.3
+# Batches are searched by doubling and bisection up to this one.
+MOST = 1 << 20
+
+
+def fit_of(plan: TrainingPlan, micro: int) -> Fit | None:
+    """Return how the plan would fit with `micro` sequences a pass; None where its size or its device's is not known."""
+    shape, capacity = shape_of(plan.config.model), capacity_bytes(plan)
+    if plan.memory is None or shape is None or capacity is None:
+        return None
+    memory, computing = plan.memory, activations(shape, plan.config, plan.techniques, plan.dims, micro)
+    if plan.config.hardware.device == "cpu":
+        state, before = memory.in_all, _before_backward_on_host(memory) + computing.on_host
+        # A limit counts what a rank's data grows by, and so leaves its libraries out.
+        base = GROWTH_BASE_BYTES if plan.config.hardware.memory_limit_bytes else HOST_BASE_BYTES
+    else:
+        state, before, base = memory.device, memory.before_backward, DEVICE_BASE_BYTES
+    return Fit(state, max(0, round(before + WASTE * computing.peak) - state) + base, capacity)
+
+
+def capacity_bytes(plan: TrainingPlan) -> int | None:
+    """Return the bytes that one rank may fill: its limit, its device's memory, or on cpu its part of the host's."""
+    hardware = plan.config.hardware
+    if hardware.memory_limit_bytes:
+        return hardware.memory_limit_bytes
+    if hardware.device == "cpu":
+        # hardware=cpu is the machine that plans, unless a file says what another one has.
+        return (hardware.host_memory_bytes or host_memory_bytes()) // plan.ranks_per_node
+    return hardware.memory_bytes
+
+
+def largest_micro(plan: TrainingPlan) -> int | None:
+    """Return the largest micro batch that likely fits, at least 1; None where sizes are not known."""
+    if fit_of(plan, 1) is None:
+        return None
+    low, high = 1, 2
+    while high <= MOST and _fits(plan, high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _fits(plan, middle) else (low, middle)
+    return low
+
+
+def _fits(plan: TrainingPlan, micro: int) -> bool:
+    fit = fit_of(plan, micro)
+    return fit is not None and fit.verdict != "no"
+
+
+def _before_backward_on_host(memory: MemoryEstimate) -> int:
+    """Return a cpu rank's bytes when forward ends, without activations: all places are one memory there."""
+    return memory.before_backward + memory.parameters.host + memory.optimizer.host

@@ -1,0 +1,131 @@
+"""TrainingConfig to TrainingPlan: everything is decided before a run starts, without torch and without a device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from llmexp.errors import ConfigError, unknown
+from llmexp.inputs import files, instructions
+from llmexp.inputs.checkpoint import local_checkpoint
+from llmexp.inputs.shape import ModelShape, shape_of
+from llmexp.method import Method, Techniques
+from llmexp.record.run_id import identity
+from llmexp.registry import get_engine
+from llmexp.schema import SizedModel
+from llmexp.training.config import DataConfig, InstructionsData, TextData, TrainingConfig
+from llmexp.training.engine import TrainingEngine
+from llmexp.training.knobs import activation_offload_limit, flash_limit, liger_limit, schedule_limit, tf32_limit
+from llmexp.training.plan.artifacts import check_keeping
+from llmexp.training.plan.dims import ParallelDims
+from llmexp.training.plan.flops import computed_flops, flops_of, recomputed_flops_per_token
+from llmexp.training.plan.largest_batch import searchable
+from llmexp.training.plan.memory import estimate
+from llmexp.training.plan.moments import moment_bytes
+from llmexp.training.plan.seq_len_schedule import LengthSchedule
+from llmexp.training.plan.tokens import with_steps_of_budget
+from llmexp.training.plan.trained import Trained, flops_per_token
+from llmexp.training.plan.training_plan import AtomChange, TrainingPlan
+
+
+def plan_training(config: TrainingConfig) -> TrainingPlan:
+    """Plan one run, which may be a skip; raises ConfigError for a configuration that cannot run."""
+    method = Method.parse(config.method, config.task.name)
+    techniques, engine = method.techniques, training_engine(config)
+    dims = ParallelDims.of(config, engine.schedules, engine.cp_chunks)
+    config = with_steps_of_budget(searchable(config, builds_model=engine.builds_model), dims)
+    shape, seq_len = _shape(config, method), LengthSchedule.of(config).of_mean_token
+    built = shape if engine.builds_model else None
+    trained = Trained.of(shape, techniques, config.adapter) if shape else None
+    _check_positions(config)
+    _check_targets(config, techniques, shape)
+    check_keeping(config, techniques, dims, engine_keeps=engine.keeps_weights)
+    whole = engine.recomputes_whole(techniques)
+    computed = computed_flops(built, config, techniques, dims, whole=whole) if built else None
+    storage, moments = engine.storage(config, techniques), moment_bytes(config, techniques)
+    native = _merged(engine.native_config(config, techniques, dims), config.engine.options)
+    return TrainingPlan(
+        id=identity(config, native, {"method": str(method)} | _contents(config)),
+        processes=dims.world_size,
+        devices=dims.world_size,
+        method=str(method),
+        atoms=[AtomChange(code=atom.code, help=atom.help, sets=method.changes_of(atom)) for atom in method.atoms],
+        dims=dims,
+        batch=dims.batch(config.batch.samples, config.batch.accumulation),
+        settled=not config.batch.is_searched,
+        parameters=shape.parameters if shape else None,
+        trainable_parameters=trained.trainable if trained else None,
+        active_parameters=shape.active_parameters if shape else None,
+        flops_per_token=flops_per_token(shape, seq_len, techniques, config.adapter) if shape else None,
+        recomputed_flops_per_token=recomputed_flops_per_token(built, config, techniques, dims, whole=whole)
+        if built
+        else None,
+        flops=flops_of(shape, config, techniques, computed) if shape else None,
+        optimizer_state_bytes_per_parameter=moments,
+        memory=estimate(built, storage, trained, dims) if built and trained and moments is not None else None,
+        engine_config=native,
+        engine_compiles=engine.compiles(config),
+        command=engine.command(config, dims),
+        skip=_skip(config, engine, techniques, dims),
+        config=config,
+    )
+
+
+def training_engine(config: TrainingConfig) -> TrainingEngine:
+    """Return the engine of a training run, or raise ConfigError that lists the known names."""
+    engine = get_engine(config.task.name, config.engine.name)
+    assert isinstance(engine, TrainingEngine)
+    return engine
+
+
+def _skip(config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims) -> str | None:
+    """Return the first reason for a skip; limits of the engine come before those of settings beside its atoms."""
+    lacks = schedule_limit(config, engine, techniques, dims) or engine.unsupported(config, techniques, dims)
+    knobs = (activation_offload_limit, flash_limit, liger_limit, tf32_limit)
+    limits = (limit(config, engine, techniques, dims) for limit in knobs)
+    return lacks or next(filter(None, limits), None)
+
+
+def _merged(native: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    nested = {key: _merged(native.get(key, {}), value) for key, value in options.items() if isinstance(value, dict)}
+    return native | options | nested
+
+
+def _shape(config: TrainingConfig, method: Method) -> ModelShape | None:
+    """Return the model's shape, or None where an atom's hook changes it in a way that only the built model shows."""
+    return None if any(atom.model_hook for atom in method.atoms) else shape_of(config.model)
+
+
+def _check_positions(config: TrainingConfig) -> None:
+    model, seq_len = config.model, config.data.seq_len
+    if isinstance(model, SizedModel) and seq_len > model.max_positions:
+        raise ConfigError(
+            f"data.seq_len={seq_len} exceeds model.max_positions={model.max_positions} of model={model.name}"
+        )
+
+
+def _check_targets(config: TrainingConfig, techniques: Techniques, shape: ModelShape | None) -> None:
+    if techniques.adapter != "lora" or shape is None:
+        return
+    wrong = next((name for name in config.adapter.targets if name not in shape.matrices), None)
+    if wrong or not config.adapter.targets:
+        raise unknown("adapter.targets", wrong or "", shape.matrices)
+
+
+def _contents(config: TrainingConfig) -> dict[str, str]:
+    """Return the digests of the checkpoint and of the data files; raises ConfigError for errors in them."""
+    for key, place in config.data.places.items():
+        files.check_place(key, place)
+    checkpoint, paths = local_checkpoint(config.model), _data_files(config.data)
+    found = ({"checkpoint": checkpoint.digest} if checkpoint else {}) | ({"data": files.digest(paths)} if paths else {})
+    if isinstance(config.data, InstructionsData) and config.data.files:
+        instructions.check(paths)
+    return found
+
+
+def _data_files(data: DataConfig) -> list[Path]:
+    if isinstance(data, InstructionsData) and data.files:
+        return instructions.files_of(data.files)
+    if isinstance(data, TextData):
+        return files.matching(data.files)
+    return files.below(Path(data.dataset)) if data.dataset else []

@@ -1,0 +1,78 @@
+"""A plot of speed and scaling efficiency over ranks, a line a series, with the paper's figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from llmexp.reference import SOURCE
+from llmexp.report.picture import COLOURS, INK, new_figure, plain, save
+from llmexp.training.report.programs import engine_names
+from llmexp.training.report.scaling_series import KINDS, Series, paper_of, rate_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+STYLES = dict(zip(KINDS, ("-", "--"), strict=True))
+MARKERS = dict(zip(KINDS, ("o", "s"), strict=True))
+
+
+def draw_scaling(found: Sequence[Series], title: str, path: Path) -> None:
+    """Plot tokens/s on the left, with dotted lines of perfect scaling, and efficiency on the right.
+
+    Diamonds are the paper's efficiency.
+    """
+    told = f"; diamonds: the paper ({SOURCE})" if any(_papers(series) for series in found) else ""
+    figure = new_figure(
+        10.5,
+        4.4 + 0.16 * (len(found) // 2),
+        f"{title}\nover ranks: weak scaling keeps the batch of a rank, strong the global one{told}",
+    )
+    speed, share = figure.subplots(1, 2)
+    ranks = sorted({row.processes for series in found for row in series.rows})
+    for axes, label in ((speed, "tokens/s (dotted: nothing lost)"), (share, "scaling efficiency (%)")):
+        _prepare(axes, ranks, label)
+    engines = engine_names([row for series in found for row in series.rows])
+    for number, series in enumerate(found):
+        _draw(speed, share, series, COLOURS[number % len(COLOURS)], _label(series, engines))
+    share.axhline(100, color=INK, linewidth=0.7, linestyle=":")
+    share.set_ylim(0, max(110.0, share.get_ylim()[1]))
+    speed.set_ylim(bottom=0)
+    figure.legend(loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+    save(figure, path)
+
+
+def _prepare(axes: Axes, ranks: Sequence[int], label: str) -> None:
+    plain(axes, grid="y")
+    axes.set_xlabel("ranks", fontsize=9)
+    axes.set_ylabel(label, fontsize=9)
+    axes.set_xticks(ranks)
+
+
+def _draw(speed: Axes, share: Axes, series: Series, colour: str, label: str) -> None:
+    rows = sorted(series.rows, key=lambda row: row.processes)
+    ranks, least = [row.processes for row in rows], series.least
+    style: dict[str, Any] = {
+        "color": colour,
+        "linestyle": STYLES[series.kind],
+        "marker": MARKERS[series.kind],
+        "linewidth": 1.4,
+        "markersize": 4,
+    }
+    speed.plot(ranks, [rate_of(row) for row in rows], label=label, **style)
+    speed.plot(ranks, [rate_of(least) * n / least.processes for n in ranks], ":", color=colour, linewidth=0.8)
+    share.plot(ranks, [100 * series.efficiency_of(row).value for row in rows], **style)
+    for number, percent in _papers(series):
+        share.plot(number, percent, "D", color=colour, markerfacecolor="white", markersize=6)
+
+
+def _papers(series: Series) -> list[tuple[int, float]]:
+    """Return ranks and efficiency of the paper's figures for this series; all of them are weak scaling."""
+    return [(row.processes, paper.percent) for row in series.rows if series.kind == "weak" and (paper := paper_of(row))]
+
+
+def _label(series: Series, engines: Mapping[str, str]) -> str:
+    row = series.least
+    batch = f"batch {row.work['batch']} a rank" if series.kind == "weak" else f"global batch {row.batch.global_}"
+    return f"{series.kind}: {row.model} {row.method} on {row.hardware}, {engines[row.id]}, {batch}"

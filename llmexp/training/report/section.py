@@ -1,0 +1,308 @@
+"""The section of runs that trained: the paper's table with our rows."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from llmexp.record.result import RunStatus
+from llmexp.reference import SOURCE
+from llmexp.report.breakdown.limits import limits_detail
+from llmexp.report.breakdown.modules import module_detail
+from llmexp.report.breakdown.parts import Profiled
+from llmexp.report.columns import Bars, Column, Detail
+from llmexp.report.page.chart import Chart, Matrix
+from llmexp.report.paper.names import ROMAN, experiment_of
+from llmexp.report.paper.view import PaperView
+from llmexp.report.ratio import RateRatio
+from llmexp.report.row import Row
+from llmexp.report.section import Section
+from llmexp.report.signs import PARTLY_TRAINED
+from llmexp.training.report.batches import largest_batches
+from llmexp.training.report.columns import columns
+from llmexp.training.report.conclusion import conclusion
+from llmexp.training.report.converged import Converged, converged
+from llmexp.training.report.engine_notes import engine_note, update_note
+from llmexp.training.report.legend import legend
+from llmexp.training.report.memory_column import memory_header, memory_unit
+from llmexp.training.report.page_charts import training_charts, training_matrices
+from llmexp.training.report.paper import over_paper, paper_note, scaling_note, unlike_note
+from llmexp.training.report.paper_cells.lines import tables
+from llmexp.training.report.paper_cells.scaling import scaling_views
+from llmexp.training.report.paper_cells.views import cell_views
+from llmexp.training.report.paper_tables.figure5 import Figure5, figure5, figure5_detail
+from llmexp.training.report.paper_tables.matching import Place, breakdown_of, places
+from llmexp.training.report.paper_tables.tables import paper_tables
+from llmexp.training.report.programs import engine_names
+from llmexp.training.report.relative_speeds import RelativeSpeeds
+from llmexp.training.report.row import TrainingRow
+from llmexp.training.report.scaling_series import KINDS, Kind, Series, series_of
+from llmexp.training.report.search_detail import search_details
+from llmexp.training.report.searched_batch import BatchSearch, search_note, search_of
+from llmexp.training.report.stated_detail import check_stated, stated_detail, stated_of, stated_record
+
+# As many columns fit a terminal, and as many bars a picture.
+MOST_PROFILED, MOST_BARS = 6, 24
+LAYOUT = "in the paper's layout, with the cells that are missing: llmexp report paper"
+_IN_TITLE = {"batch": "batch {} a rank"} | dict.fromkeys(("model", "layout", "data", "precision", "optimizer"), "{}")
+
+
+@dataclass(frozen=True)
+class TrainingSection(Section):
+    """The runs of pre-training and fine-tuning."""
+
+    rows: tuple[TrainingRow, ...]
+
+    def largest_batches(self) -> TrainingSection:
+        """Keep the runs that answer Table IV's question, and count the others in `left_out`."""
+        rows = largest_batches(self.rows)
+        return replace(self, rows=rows, left_out=len(self.rows) - len(rows))
+
+    def words_of(self, name: str) -> str:
+        """Return the template of a part in the title; common names stand there without a label."""
+        return _IN_TITLE.get(name) or super().words_of(name)
+
+    def shown(self, row: Row) -> dict[str, str]:
+        """Return the row's work with programs under their short names."""
+        return row.work | {"engine": self._engines[row.id]}
+
+    @cached_property
+    def _engines(self) -> dict[str, str]:
+        return engine_names(self.rows)
+
+    @property
+    def comparable(self) -> list[TrainingRow]:
+        """The runs that did the training that they were asked for, as far as is known."""
+        return [row for row in self.rows if row.folder.path not in self.other_trainings]
+
+    @property
+    def columns(self) -> list[Column]:
+        """The columns in the paper's order, beside the paper's cells."""
+        return columns(self)
+
+    @property
+    def legend(self) -> list[str]:
+        """The legend with the table's conclusions.
+
+        They say which methods are told apart, how far runs converged and scaled, and whether runs trained the same.
+        """
+        return [*legend(self), *([LAYOUT] if self._tables else [])]
+
+    def subject_cell(self, row: Row, name: str) -> str:
+        """Return a word of the subject; a method that trains only parts of the model is marked."""
+        marked = name == "method" and isinstance(row, TrainingRow) and row.partly_trained
+        return super().subject_cell(row, name) + PARTLY_TRAINED * marked
+
+    def notes_of(self, row: Row) -> Sequence[str]:
+        """Return the row's notes, and what is doubtful in the paper's cell."""
+        assert isinstance(row, TrainingRow)
+        paper = paper_note(row), unlike_note(row), scaling_note(row)
+        return *super().notes_of(row), self.search_note(row), *paper, engine_note(row), update_note(row)
+
+    def search_note(self, row: TrainingRow) -> str:
+        """Say how the row's search for the largest batch ended, where no table of searches does."""
+        return search_note(row) if len(self.searches) == 1 else ""
+
+    @cached_property
+    def searches(self) -> dict[str, BatchSearch]:
+        """The searches for the largest batch, by run id."""
+        return {row.id: found for row in self.rows if (found := search_of(row))}
+
+    def identity(self, row: Row) -> dict[str, Any]:
+        """Return the row's identity with its batch, precision and sequence length."""
+        assert isinstance(row, TrainingRow)
+        batch = row.batch
+        own = {"precision": row.work["precision"], "batch_micro": batch.micro, "batch_accumulation": batch.accumulation}
+        own |= {"batch_global": batch.global_, "seq_len": row.seq_len, "full_pretraining": row.fully_pretrained}
+        return super().identity(row) | own
+
+    def comparisons(self, row: Row) -> dict[str, Any]:
+        """Return scaling, loss over the baseline's, speed over Naive's, and the paper's cell."""
+        assert isinstance(row, TrainingRow)
+        one, naive, paper, ratio = self.converged.get(row.id), self.over_naive(row), row.paper, over_paper(row)
+        low, high = (naive.interval if naive else None) or (None, None)
+        shares = {
+            f"{kind}_scaling_efficiency": (share.value if (share := self.efficiency(row, kind)) else None)
+            for kind in KINDS
+        }
+        asked = stated_record(stated_of(row, self.stated)) if self.stated else {}
+        return (
+            shares
+            | asked
+            | {
+                "baseline_id": one and one.baseline_id,
+                "loss_over_baseline": one and one.loss_over_baseline,
+                "seconds_to_loss": one and one.seconds_to_loss,
+                "speed_over_naive": naive and naive.value,
+                "speed_over_naive_low": low,
+                "speed_over_naive_high": high,
+                "paper_table": paper and paper.table,
+                "paper_oom": paper and paper.oom,
+                "paper_tokens_per_s": paper and paper.tokens_per_s,
+                "tokens_per_s_over_paper": ratio and ratio.value,
+                "paper_memory_bytes": paper and paper.memory_bytes,
+                "peak_allocated_over_paper": row.memory_over_paper,
+                "paper_note": paper and paper.note,
+            }
+        )
+
+    @property
+    def panels(self) -> list[Bars]:
+        """Panels of speed and memory, with the paper's values."""
+        unit, divisor = memory_unit(self)
+        label = (
+            memory_header(self)
+            .replace("peak", "peak allocated")
+            .replace("state", "training state")
+            .replace(unit, f"({unit} a rank)")
+        )
+        ours = [row.memory[1] / divisor if row.memory else None for row in self.rows]
+        papers = [
+            row.paper.memory_bytes / divisor if row.paper and row.paper.memory_bytes else None for row in self.rows
+        ]
+        speed = replace(super().panels[0], papers=[row.paper.tokens_per_s if row.paper else None for row in self.rows])
+        return [speed, Bars(label, ours, [0.0] * len(ours), papers, [""] * len(ours), [""] * len(ours))]
+
+    @property
+    def subtitle(self) -> str:
+        """The subtitle, which says that diamonds are the paper's values."""
+        return super().subtitle + f"; diamonds: the paper ({SOURCE})" * any(row.paper for row in self.rows)
+
+    def label(self, row: Row) -> str:
+        """Return the method with what else differs, marked where only parts of the model train."""
+        assert isinstance(row, TrainingRow)
+        return super().label(row) + PARTLY_TRAINED * row.partly_trained
+
+    @property
+    def details(self) -> Sequence[Detail]:
+        """The table of phases and modules of the profiled runs, if they fit beside each other, and the paper's."""
+        runs = self.profiled
+        modules = [module_detail(runs, whole=False), limits_detail(runs)] if 0 < len(runs) <= MOST_PROFILED else []
+        return [
+            *self.asked_details,
+            *search_details([(self.named(row), self.searches[row.id]) for row in self.rows if row.id in self.searches]),
+            *modules,
+            *(table for place in self._places for _, table in paper_tables(place)),
+            *map(figure5_detail, self.figures5),
+        ]
+
+    def paper_views(self, asked: Container[str] = ()) -> list[PaperView]:
+        """Return tables II to IV and IX, figure 4, and what profiled runs answer of those on time."""
+        found = [(ROMAN[number], table) for place in self._places for number, table in paper_tables(place)]
+        found += [("fig05", figure5_detail(figure)) for figure in self.figures5]
+        return [
+            *cell_views(self.rows, asked),
+            *scaling_views(self.rows, asked),
+            *(PaperView(name, detail, rows=self.rows) for name, detail in found),
+        ]
+
+    @property
+    def layouts(self) -> Sequence[Detail]:
+        """The paper's tables cell by cell, of the sweeps of its experiments."""
+        rows = [row for row in self.rows if row.plan.config.sweep.name in self._tables]
+        return [view.detail for view in cell_views(rows, ()) if experiment_of(view.name) in self._tables]
+
+    @cached_property
+    def _tables(self) -> set[str]:
+        """The sweeps among these that are of the paper's tables on whole methods."""
+        return {row.plan.config.sweep.name for row in self.rows} & {experiment_of(table.name) for table in tables()}
+
+    @property
+    def asked_details(self) -> Sequence[Detail]:
+        """The cost of a stated training; raises ConfigError where no run can say it."""
+        if self.stated is None:
+            return []
+        check_stated(self.rows, self.stated)
+        return [stated_detail(self.rows, [self.named(row) for row in self.rows], self.stated)]
+
+    @property
+    def answers(self) -> list[str]:
+        """The fastest, and which methods are told apart from Naive."""
+        return [
+            *super().answers,
+            *(f"{line[:1].upper()}{line[1:]}." for line in conclusion(self.comparable, self.named)),
+        ]
+
+    @property
+    def charts(self) -> Sequence[Chart]:
+        """Throughput and memory, batches, scaling and loss."""
+        return list(training_charts(self))
+
+    @property
+    def matrices(self) -> Sequence[Matrix]:
+        """Methods beside models, and beside hardware."""
+        return training_matrices(self)
+
+    @cached_property
+    def _places(self) -> list[Place]:
+        return places(self.rows)
+
+    @cached_property
+    def figures5(self) -> list[Figure5]:
+        """What profiled runs answer of the paper's figure 5, one for each of their places."""
+        return [figure for place in self._places if (figure := figure5(place))]
+
+    @cached_property
+    def profiled(self) -> list[Profiled]:
+        """The runs whose breakdowns can be shown, MOST_BARS at most."""
+        # A breakdown is a file of its own, and more than MOST_BARS are never shown.
+        found = ((row, breakdown_of(row)) for row in self.rows if row.state == RunStatus.SUCCESS)
+        profiled = (
+            Profiled(self.label(row), breakdown, step.mean if (step := row.metric("step_time_s")) else None)
+            for row, breakdown in found
+            if breakdown
+        )
+        return list(islice(profiled, MOST_BARS))
+
+    def draw_more(self, path: Path) -> list[Path]:
+        """Write the pictures beside the bars and return their paths."""
+        from llmexp.training.report.pictures import draw_pictures
+
+        return draw_pictures(self, path)
+
+    @cached_property
+    def _speeds(self) -> RelativeSpeeds:
+        return RelativeSpeeds(self.rows)
+
+    def over_naive(self, row: Row) -> RateRatio | None:
+        """Return the speed relative to Naive with the same work in this table."""
+        return self._speeds.over_naive(row)
+
+    @property
+    def first_engine(self) -> str:
+        """The engine of the first row, which rows of other engines are compared with."""
+        return self.shown(self.rows[0])["engine"] if self.rows else ""
+
+    def over_first_engine(self, row: Row) -> RateRatio | None:
+        """Return the speed relative to the first engine's run of the same method and work, where others have it too."""
+        return self._speeds.over_first_engine(row)
+
+    @cached_property
+    def has_padding(self) -> bool:
+        """Tell whether some row was measured with positions that hold no token."""
+        rates = [(row.metric("real_tokens_per_s"), row.rate) for row in self.rows]
+        return any(real and every and real.mean < every.mean for real, every in rates)
+
+    @cached_property
+    def converged(self) -> dict[str, Converged]:
+        """The runs with a token budget beside their baselines, by run id."""
+        return converged(self.rows)
+
+    @cached_property
+    def series(self) -> list[Series]:
+        """Series of rows that differ in their number of ranks."""
+        return series_of(self.rows)
+
+    def efficiency(self, row: TrainingRow, kind: Kind) -> RateRatio | None:
+        """Return a row's scaling efficiency in its series of that kind; None where it is in none."""
+        found = self._series_by_row.get((kind, id(row)))
+        return found.efficiency_of(row) if found else None
+
+    @cached_property
+    def _series_by_row(self) -> dict[tuple[Kind, int], Series]:
+        found = [((series.kind, id(row)), series) for series in self.series for row in series.rows]
+        return dict(reversed(found))

@@ -1,0 +1,144 @@
+"""The two training tasks, pretrain and finetune."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isfinite
+from pathlib import Path
+
+from llmexp.analysis.stability import is_known_to
+from llmexp.record.memory import Fit
+from llmexp.record.result import Metric, ResultPoint, RunResult
+from llmexp.record.samples import StepSample, TrainingSummary
+from llmexp.report.row import Row
+from llmexp.tasks.base import Task
+from llmexp.training.config import TrainingConfig
+from llmexp.training.convergence import divergence
+from llmexp.training.describe import describe, precision_note
+from llmexp.training.largest_batch import next_trial, points_of, settled, with_batch
+from llmexp.training.metrics import METRICS
+from llmexp.training.plan.fit import fit_of
+from llmexp.training.plan.training_plan import TrainingPlan
+from llmexp.training.planning import plan_training
+from llmexp.training.prior_oom import out_of_memory_already
+from llmexp.training.published import published_rate, published_speed
+from llmexp.training.repeats import RunConstants, TrainingRepeat
+from llmexp.training.report.row import TrainingRow
+from llmexp.training.report.searched_batch_plot import draw_search
+from llmexp.training.report.section import TrainingSection
+from llmexp.training.short_run import pilot
+from llmexp.training.unused_keys import unused_keys
+
+# Two repeats may agree by chance, which would end the run too early.
+MIN_REPEATS = 3
+
+
+class Training(Task[TrainingConfig, TrainingPlan]):
+    """A training task trains a model from random weights or from its own pre-trained weights."""
+
+    config_type = TrainingConfig
+    plan_type = TrainingPlan
+    sample_type = StepSample
+    summary_type = TrainingSummary
+    metrics = METRICS
+    headlines = ("mfu", "peak_device_used_bytes", "peak_allocated_bytes", "peak_rss_bytes")
+    curves = ("loss",)
+    row_type = TrainingRow
+    trains = True
+    section_type = TrainingSection
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def plan(self, config: TrainingConfig) -> TrainingPlan:
+        """Plan method, degrees, native configuration, and the arithmetic of batch, FLOPs and memory."""
+        return plan_training(config)
+
+    def describe(self, plan: TrainingPlan) -> dict[str, str]:
+        """Describe atoms, degrees, batch, steps, precision, parameters and weights."""
+        return describe(plan)
+
+    def fit(self, plan: TrainingPlan) -> Fit | None:
+        """Return how the run fits by its training state, which is certain, and by an estimate of its activations."""
+        return fit_of(plan, plan.batch.micro)
+
+    def warning(self, plan: TrainingPlan) -> str:
+        """Say what precision=auto chose, or what bf16 costs here."""
+        return precision_note(plan.config)
+
+    def unused_keys(self, plan: TrainingPlan) -> dict[str, str]:
+        """Return keys without effect, such as adapter.rank without L or QL, each with the reason."""
+        return unused_keys(plan)
+
+    def constants(self, plan: TrainingPlan) -> RunConstants:
+        """Return degrees, FLOPs, peak and price."""
+        return RunConstants.of(plan)
+
+    def against(self, repeats: Sequence[TrainingRepeat]) -> list[str]:
+        """Report graphs that torch.compile made while steps were measured."""
+        graphs = max(rank.compiled_in_window for repeat in repeats for rank in repeat.ranks)
+        return (
+            [f"compilation: torch.compile made {graphs} graph{'s' * (graphs > 1)} inside the measured window"]
+            if graphs
+            else []
+        )
+
+    def remark(self, repeats: Sequence[TrainingRepeat]) -> str:
+        """Say that the loss diverged, where it did."""
+        return divergence(repeats)
+
+    def outcome(self, plan: TrainingPlan, metrics: dict[str, Metric | None]) -> str:
+        """Return the last step's loss in words."""
+        loss = metrics.get("final_loss")
+        return f"loss {loss.mean:.4g} after {plan.samples} steps" if loss and isfinite(loss.mean) else ""
+
+    def may_end_early(self, plan: TrainingPlan) -> bool:
+        """Tell whether measure.stop_at_interval_share is set."""
+        return plan.config.measure.stop_at_interval_share is not None
+
+    def is_known_enough(self, plan: TrainingPlan, repeats: Sequence[TrainingRepeat]) -> bool:
+        """Tell whether tokens_per_s is known as exactly as measure.stop_at_interval_share asks."""
+        wanted = plan.config.measure.stop_at_interval_share
+        if wanted is None or len(repeats) < MIN_REPEATS:
+            return False
+        return is_known_to(self.rates(plan, repeats), wanted, looks=max(1, plan.config.measure.repeats - MIN_REPEATS))
+
+    def next_trial(self, plan: TrainingPlan, trials: Sequence[RunResult]) -> TrainingPlan | None:
+        """Return the next run of the search for the largest batch."""
+        return next_trial(plan, trials)
+
+    def settled(self, plan: TrainingPlan, trials: Sequence[RunResult]) -> TrainingPlan:
+        """Return the plan with the largest batch that was found."""
+        return settled(plan, trials)
+
+    def as_it_ran(self, plan: TrainingPlan, earlier: RunResult) -> TrainingPlan:
+        """Return the plan with the batch that the run found."""
+        return plan if plan.settled or not earlier.batch else with_batch(plan, earlier.batch.micro)
+
+    def points_of_trials(self, trials: Sequence[RunResult]) -> list[ResultPoint]:
+        """Return each trial's batch, speed and memory."""
+        return points_of(trials)
+
+    def draw(self, row: Row, figures: Path) -> None:
+        """Draw the search for the largest batch, where there was one."""
+        if isinstance(row, TrainingRow):
+            draw_search(row, figures / "batch_search.png")
+
+    def predicted_outcome(self, plan: TrainingPlan, sweep: Path, stack: str) -> str | None:
+        """Foretell out of memory where a smaller batch already ran out of it."""
+        return out_of_memory_already(plan, sweep, stack)
+
+    def published_rate(self, plan: TrainingPlan) -> float | None:
+        """Return the tokens/s of the paper's cell; None also where the paper ran out of memory."""
+        return published_rate(plan)
+
+    def published_speed(self, plan: TrainingPlan) -> tuple[float, str] | None:
+        """Return the tokens/s a GPU of the paper's cell with the nearest batch, and which cell that is."""
+        return published_speed(plan)
+
+    def pilot(self, plan: TrainingPlan) -> TrainingPlan | None:
+        """Return a run of twice three of the plan's steps."""
+        return pilot(plan)
+
+
+PRETRAIN, FINETUNE = Training("pretrain"), Training("finetune")

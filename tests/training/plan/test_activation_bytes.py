@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from llmexp.inputs.shape import shape_of
+from llmexp.training.plan.activations import Activations, activations, passes_in_flight
+from llmexp.training.plan.training_plan import TrainingPlan
+
+Made = Callable[..., TrainingPlan]
+
+
+def of(plan: TrainingPlan, micro: int = 1) -> Activations:
+    shape = shape_of(plan.config.model)
+    assert shape is not None
+    return activations(shape, plan.config, plan.techniques, plan.dims, micro)
+
+
+def test_naive_7b_keeps_the_terms_that_are_counted_by_hand(plan: Made):
+    """32 layers of 350 tokens in bf16, and the head of 32,000 words."""
+    tokens, hidden, wide, words = 350, 4096, 11008, 32000
+    norms = 2 * (hidden * (4 + 2) + 4)
+    operands = 2 * (3 * hidden + hidden + hidden)
+    mlp = 2 * (4 * wide + hidden)
+    scores = 32 * tokens * tokens * (4 + 2)
+    head = tokens * (hidden * (4 + 2 + 2) + 4 + 4 * words)
+    kept = 32 * (tokens * (norms + operands + mlp) + scores) + head
+    assert of(plan("model=7b", "method=Naive", "precision=bf16_pure", "data.seq_len=350")).kept == kept
+
+
+@pytest.mark.parametrize("method", ["Naive", "F", "R", "RS", "F+C"])
+def test_activations_grow_with_the_batch_and_nothing_else(method: str, plan: Made):
+    made = plan("model=7b", f"method={method}", "precision=bf16_pure")
+    one, eight = of(made), of(made, 8)
+    assert eight.kept == pytest.approx(8 * one.kept, rel=1e-6)
+    assert eight.peak == pytest.approx(8 * one.peak, rel=1e-6)
+
+
+def test_less_is_kept_by_each_of_the_atoms_that_are_to_save_memory(plan: Made):
+    kept = {name: of(plan("model=7b", f"method={name}")).peak for name in ("Naive", "RS", "F", "F+C", "F+R")}
+    assert kept["Naive"] > kept["F"] > kept["F+C"] > kept["F+R"]
+    assert kept["Naive"] > kept["RS"]
+
+
+def test_attention_grows_with_the_square_of_the_sequence_unless_it_is_fused(plan: Made):
+    def growth(method: str) -> float:
+        short, long = (of(plan("model=7b", f"method={method}", f"data.seq_len={n}")).kept for n in (512, 4096))
+        return long / short
+
+    assert growth("F") == pytest.approx(8, rel=1e-6)
+    assert growth("Naive") > 20
+
+
+def test_degrees_cut_what_a_rank_keeps(plan: Made):
+    words = ["engine=megatron", "model=7b", "data.seq_len=512", "method=F"]
+    whole = of(plan(*words)).kept
+    tensor = of(plan(*words, "parallelism.tp=4")).kept
+    sequence = of(plan(*words, "parallelism.tp=4", "parallelism.sequence=true")).kept
+    context = of(plan(*words, "parallelism.cp=2")).kept
+    assert whole / 4 < sequence < tensor < whole
+    assert sequence == pytest.approx(whole / 4, rel=0.02)
+    assert context == pytest.approx(whole / 2, rel=1e-6)
+
+
+def test_a_pipelines_first_rank_holds_a_pass_for_each_stage_after_it(plan: Made):
+    words = ["engine=torch", "model=7b", "parallelism.pp=4", "batch.accumulation=8"]
+    assert passes_in_flight(plan(*words).dims, 8) == 4
+    assert passes_in_flight(plan(*words, "parallelism.schedule=gpipe").dims, 8) == 8
+    looped = plan(*words, "parallelism.virtual_stages=2", "parallelism.schedule=interleaved")
+    assert passes_in_flight(looped.dims, 8) == 4 * (1 + 3 / 8)
+
+
+def test_offloaded_activations_wait_on_the_host(plan: Made):
+    here, there = (of(plan("model=7b", f"memory.activation_offload={told}")) for told in ("false", "true"))
+    assert there.on_host == here.kept
+    assert there.peak < here.peak / 5

@@ -1,0 +1,25 @@
+"""The words of `llmexp plan` about a training."""
+
+from __future__ import annotations
+
+import pytest
+
+from llmexp.training.describe import describe
+
+
+def words(plan) -> str:
+    return describe(plan)["parameters"]
+
+
+@pytest.mark.parametrize("method", ["L", "QL", "P"])
+def test_what_an_adapter_trains_is_no_part_of_the_models_parameters(tiny_plan, method):
+    plan = tiny_plan(method, task={"name": "finetune"})
+    told = f"{plan.parameters:,}, all frozen, and {plan.trainable_parameters:,} more of the adapter, which train"
+    assert words(plan) == told
+
+
+def test_without_an_adapter_it_is(tiny_plan):
+    naive, four_bit = tiny_plan("Naive"), tiny_plan("Q")
+    assert words(naive) == f"{naive.parameters:,}, of which {naive.parameters:,} train"
+    assert words(four_bit) == f"{naive.parameters:,}, of which {four_bit.trainable_parameters:,} train"
+    assert four_bit.trainable_parameters < naive.parameters

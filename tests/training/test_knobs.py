@@ -1,0 +1,106 @@
+"""memory.activation_offload and the switches of kernels: what does not go with them is a skip that says what would."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from planning import make_plan
+
+from llmexp.launchers.deepspeed.engine import DeepSpeedEngine
+from llmexp.registry import get_engine
+from llmexp.training.knobs import activation_offload_limit, flash_limit, liger_limit, schedule_limit
+from llmexp.training.plan.training_plan import TrainingPlan
+from llmexp.training.repeats import RunConstants
+
+Limit = Callable[..., str | None]
+OFFLOAD, LIGER, CUDNN = "memory.activation_offload=true", "kernels.liger=true", "kernels.flash=cudnn"
+
+
+def plan(*words: str) -> TrainingPlan:
+    return make_plan("parallelism.dp=2", *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ([OFFLOAD, "engine=megatron"], "set engine=deepspeed or engine=torch"),
+        ([OFFLOAD, "engine=deepspeed", "method=Z3"], "take Z2, or leave Z out"),
+        ([OFFLOAD, "engine=torch", "method=Z2"], "take Z1, or leave Z out"),
+        ([OFFLOAD, "engine=torch", "method=C"], "leave C out"),
+        ([OFFLOAD, "engine=torch", "parallelism.pp=2", "batch.accumulation=2"], "set parallelism.pp=1"),
+        ([OFFLOAD, "engine=deepspeed", "parallelism.cp=2"], "set parallelism.cp=1"),
+        ([LIGER], "Liger's kernels are Triton's, for GPUs"),
+        ([LIGER, "hardware=a800", "engine=megatron"], "not those of engine=megatron"),
+        ([LIGER, "hardware=a800", "method=C"], "leave one of them out"),
+        ([CUDNN, "method=F"], "it is for GPUs"),
+        ([CUDNN, "hardware=h100"], "add F to the method"),
+        ([CUDNN, "hardware=h100", "method=F", "engine=megatron"], "not those of engine=megatron"),
+        (["kernels.flash=fa2", "method=F"], "kernels.flash=fa2: it is for GPUs"),
+        (["precision=tf32"], "precision.tf32=true: only GPUs multiply in TF32"),
+        (["precision=tf32", "hardware=v100"], "hardware=v100 has no TF32"),
+        (["precision=tf32", "hardware=mi300x"], "hardware=mi300x has no TF32"),
+        (["precision=bf16_mixed", "precision.tf32=true", "hardware=h100"], "parameters are bf16"),
+        ([CUDNN, "hardware=h100", "method=F", "parallelism.cp=2"], "set parallelism.cp=1"),
+        (
+            [CUDNN, "hardware=h100", "method=F", "task=finetune", "data=instructions", "data.pack=true"],
+            "set data.pack=false",
+        ),
+    ],
+)
+def test_the_reason_says_what_would_do(words: list[str], reason: str) -> None:
+    assert reason in str(plan("hardware=cpu", *words).skip)
+
+
+@pytest.mark.parametrize(
+    "words", [[OFFLOAD, "engine=deepspeed", "method=F+R+Z2+O"], [OFFLOAD, "engine=torch", "method=Z1"]]
+)
+def test_what_goes_with_activation_offload_is_planned(words: list[str]) -> None:
+    assert plan("hardware=cpu", *words).skip is None
+
+
+class StatesNothing(DeepSpeedEngine):
+    name = "others"
+    builds_transformers = grows_sequences = False
+    offloads_activations_with = None
+
+
+@pytest.mark.parametrize(
+    ("limit", "words", "reason"),
+    [
+        (
+            activation_offload_limit,
+            [OFFLOAD],
+            "memory.activation_offload=true: engine=others keeps its activations itself",
+        ),
+        (
+            flash_limit,
+            [CUDNN, "hardware=h100", "method=F"],
+            "kernels.flash=cudnn: it changes models of transformers, not",
+        ),
+        (liger_limit, [LIGER, "hardware=h100"], "kernels.liger=true: it changes models of transformers, not those of"),
+        (
+            schedule_limit,
+            ["data=text", "data.seq_len=64", "data.seq_len_schedule=[32,64]"],
+            "engine=others takes sequences",
+        ),
+    ],
+)
+def test_an_engine_that_states_nothing_is_refused(limit: Limit, words: list[str], reason: str) -> None:
+    made = plan("hardware=cpu", *words)
+    assert limit(made.config, get_engine("pretrain", "deepspeed"), made.techniques, made.dims) is None
+    assert reason in str(limit(made.config, StatesNothing(), made.techniques, made.dims))
+
+
+def test_tf32_has_a_peak_of_its_own() -> None:
+    peaks = {
+        name: RunConstants.of(plan("hardware=h100", f"precision={name}")).peak_flops_per_s for name in ("fp32", "tf32")
+    }
+    assert peaks == {"fp32": 66.9e12, "tf32": 494.7e12}
+    assert plan("hardware=h100", "precision=tf32").skip is None
+
+
+def test_liger_is_asked_for_before_a_run_on_a_gpu_starts() -> None:
+    made = plan("hardware=a800", LIGER)
+    assert made.skip is None
+    assert "liger_kernel" in get_engine("pretrain", "deepspeed").needed_modules(made.config)
