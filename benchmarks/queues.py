@@ -10,7 +10,7 @@ from itertools import islice, repeat
 from math import log, sqrt
 
 from llmexp.analysis.backlog import Load
-from llmexp.plan.arrivals import Process, due_times
+from llmexp.serving.plan.arrivals import Process, due_times
 
 # The squared coefficient of variation of the gaps of gamma arrivals, which come in bursts.
 BURSTINESS = 4.0

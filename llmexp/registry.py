@@ -22,7 +22,7 @@ TASKS = {
     "pretrain": "llmexp.training.task:PRETRAIN",
     "finetune": "llmexp.training.task:FINETUNE",
     "micro": "llmexp.tasks.micro.task:MICRO",
-    "serve": "llmexp.tasks.serving.task:SERVE",
+    "serve": "llmexp.serving.task:SERVE",
 }
 # Of an engine whose folder has another name.
 _FOLDERS = {"torch": "torch_native"}

@@ -8,14 +8,14 @@ from typing import Any
 
 from planning import make_plan
 
-from llmexp.plan.probes import probes_path
-from llmexp.plan.serving_plan import LoadPoint, ServingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.requests import RequestSample
 from llmexp.record.result import RunResult, RunStatus
 from llmexp.record.serving import ClientFloor, Held, ServingSummary
 from llmexp.report.row import Row
-from llmexp.tasks.serving.points import ServingRepeat, results
+from llmexp.serving.plan.probes import probes_path
+from llmexp.serving.plan.serving_plan import LoadPoint, ServingPlan
+from llmexp.serving.points import ServingRepeat, results
 
 
 def serving_plan(*words: str) -> ServingPlan:

@@ -18,15 +18,15 @@ ROOT = Path(__file__).parent.parent
 # its ranks import too has a floor of its own.
 FLOORS = (
     ("terms", "version", "hook", "machine", "schema", "reference"),
-    ("errors", "training.config"),
+    ("errors", "serving.config", "training.config"),
     ("plugins",),
     ("method", "registry"),
     ("record",),
     ("analysis", "bundle", "inputs", "measure", "traces"),
-    ("plan", "training.plan"),
+    ("plan", "serving.plan", "training.plan"),
     ("launch", "report"),
     ("doctor", "frame", "slurm", "tasks"),
-    ("training",),
+    ("serving", "training"),
     ("launchers", "sweep"),
     ("cli",),
     ("hydra_plugins", "__main__"),
@@ -37,6 +37,7 @@ OF_RANKS = (
     *("launchers", "measure", "analysis", "inputs", "record", "registry", "method", "plugins", "errors", "terms"),
     *("schema", "machine", "hook", "version", "launch.spawn", "launch.supervisor", "launch.server_address"),
     *("launch.server_answer", "launch.no_steps_hint", "plan", "training.config", "training.plan"),
+    *("serving.config", "serving.plan"),
 )
 # A library and the only rooms that may import it.
 ONLY_IN = {
@@ -88,7 +89,7 @@ OF_ONE_ENGINE = (
     "launchers.serving",
 )
 # A task's own: engines plan it, and others know it by its name; what it shares lies in rooms that all tasks import.
-OF_ONE_TASK = ("training", "tasks.serving", "tasks.micro")
+OF_ONE_TASK = ("training", "serving", "tasks.micro")
 # What makes a command slow to answer where it is imported before it is needed.
 LAZY = (
     "torch",

@@ -10,14 +10,14 @@ from llmexp.launchers.serving.client.completions import body_of
 from llmexp.launchers.serving.conversation import Conversation, Turn
 from llmexp.launchers.serving.load import Request
 from llmexp.launchers.serving.prompting.source import PromptSource
-from llmexp.plan.draws import Series
-from llmexp.plan.lengths import LengthDraw
-from llmexp.plan.prompts import Prompts
-from llmexp.plan.request_trace import load_trace
-from llmexp.plan.served_model import served_model
-from llmexp.plan.server_plan import RequestForm
-from llmexp.plan.serving_plan import LoadPoint, ServingPlan
-from llmexp.schema.load import TraceConfig
+from llmexp.serving.config.load import TraceConfig
+from llmexp.serving.plan.draws import Series
+from llmexp.serving.plan.lengths import LengthDraw
+from llmexp.serving.plan.prompts import Prompts
+from llmexp.serving.plan.request_trace import load_trace
+from llmexp.serving.plan.served_model import served_model
+from llmexp.serving.plan.server_plan import RequestForm
+from llmexp.serving.plan.serving_plan import LoadPoint, ServingPlan
 
 NO_SOURCE = PromptSource()
 # The turns of a request, one unless it is a conversation, by its number.

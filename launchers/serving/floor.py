@@ -19,10 +19,10 @@ from llmexp.launchers.serving.client.instant_server import FORM
 from llmexp.launchers.serving.load import Load, run
 from llmexp.launchers.serving.prompting.source import PromptSource
 from llmexp.launchers.serving.session import put
-from llmexp.plan.serving_plan import LoadPoint, ServingPlan
 from llmexp.record.port import HOST
 from llmexp.record.requests import RequestSample
 from llmexp.record.serving import ClientFloor
+from llmexp.serving.plan.serving_plan import LoadPoint, ServingPlan
 
 INSTANT = "the instant server, by which the client's own share is measured,"
 INSTANT_SERVER = "llmexp.launchers.serving.client.instant_server"

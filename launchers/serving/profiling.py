@@ -28,12 +28,12 @@ from llmexp.launchers.serving.server.process import Server
 from llmexp.launchers.serving.server.running_server import AnyServer
 from llmexp.launchers.serving.session import Session, put
 from llmexp.launchers.serving.watch.server_watch import ServerWatch
-from llmexp.plan.server_plan import ProfilerRoutes
-from llmexp.plan.serving_plan import LoadPoint, ServingPlan
 from llmexp.record.port import HOST
 from llmexp.record.profiled_load import REQUESTS, TRACES, ProfiledLoad, profiled_load_path
 from llmexp.record.requests import RequestSample
 from llmexp.record.writing import write_atomically
+from llmexp.serving.plan.server_plan import ProfilerRoutes
+from llmexp.serving.plan.serving_plan import LoadPoint, ServingPlan
 
 # vLLM sums up its trace for half a minute before it answers; a server that needs longer than this will not answer.
 ANSWERS_WITHIN_S = 600.0

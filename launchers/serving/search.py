@@ -12,10 +12,10 @@ from llmexp.analysis.knee import Answer, holds, knee
 from llmexp.analysis.load_judgement import in_order, judgement, why_never_known, why_no_figures
 from llmexp.analysis.rate_search import Found, RateSearch
 from llmexp.analysis.request_latency import Objective
-from llmexp.plan.load_points import probe_of
-from llmexp.plan.probes import probes_path
-from llmexp.plan.serving_plan import LoadPoint, ServingPlan
 from llmexp.record.requests import RequestSample
+from llmexp.serving.plan.load_points import probe_of
+from llmexp.serving.plan.probes import probes_path
+from llmexp.serving.plan.serving_plan import LoadPoint, ServingPlan
 
 Measure = Callable[[LoadPoint], Sequence[RequestSample]]
 _WORDS = {True: "held", False: "did not hold", None: "could not be judged"}

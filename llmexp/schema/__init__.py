@@ -12,8 +12,6 @@ from llmexp.schema.model import AdapterConfig, DenseModel, HfModel, MixtralModel
 from llmexp.schema.run import EngineConfig, MeasureConfig, RunConfig, TaskConfig
 from llmexp.schema.runtime import ContainerRuntime, HereRuntime, InterpreterRuntime, RuntimeConfig
 from llmexp.schema.section import BYTES_PER_ELEMENT, BYTES_PER_MOMENT, CpKind, Dtype, Section
-from llmexp.schema.server_engine import ServerEngineConfig
-from llmexp.schema.serving import ServingRunConfig
 from llmexp.schema.sweep import BudgetConfig, SweepConfig, TrackingConfig
 
 __all__ = [
@@ -38,8 +36,6 @@ __all__ = [
     "RunConfig",
     "RuntimeConfig",
     "Section",
-    "ServerEngineConfig",
-    "ServingRunConfig",
     "SizedModel",
     "SweepConfig",
     "TaskConfig",

@@ -9,7 +9,7 @@ import pytest
 from documents import ROOT
 
 from llmexp.registry import engine_names, get_engine
-from llmexp.tasks.serving.engine import ServingEngine
+from llmexp.serving.engine import ServingEngine
 
 PAGE = ROOT / "docs" / "systems.md"
 TESTS = {path.name for path in (ROOT / "tests").rglob("test_*.py")}

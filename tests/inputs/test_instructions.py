@@ -10,7 +10,7 @@ import pytest
 from llmexp.errors import ConfigError
 from llmexp.inputs import instructions
 from llmexp.inputs.instructions import Message, conversation
-from llmexp.plan.prompt_texts import recorded
+from llmexp.serving.plan.prompt_texts import recorded
 
 ALPACA = {"instruction": "Add.", "input": "1 2", "output": "3"}
 CHAT = {

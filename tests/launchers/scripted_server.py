@@ -12,7 +12,7 @@ from typing import Any
 
 from llmexp.launchers.serving.client.address import Address
 from llmexp.launchers.serving.client.completions import Completion
-from llmexp.plan.server_plan import RequestForm
+from llmexp.serving.plan.server_plan import RequestForm
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 FORM = RequestForm.completions(token_ids=True, model="tiny", ignore_eos=True)

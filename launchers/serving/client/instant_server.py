@@ -17,7 +17,7 @@ from typing import Any, cast
 import uvloop
 from httptools import HttpParserError, HttpRequestParser
 
-from llmexp.plan.server_plan import RequestForm
+from llmexp.serving.plan.server_plan import RequestForm
 
 FORM = RequestForm.completions(token_ids=True, model="instant", ignore_eos=True)
 HEAD = (

@@ -8,11 +8,11 @@ from typing import get_args
 from llmexp.errors import ConfigError
 from llmexp.launch.server_address import API_KEY
 from llmexp.launchers.serving.engines import lightllm, sglang, tgi, vllm
-from llmexp.plan.server_holdings import Holdings
-from llmexp.plan.server_plan import MetricNames, RequestForm, ServerPlan
 from llmexp.record.plan import Command
 from llmexp.record.server_samples import Metric
-from llmexp.tasks.serving.engine import IGNORE_END, ServingEngine, ServingSpec, value
+from llmexp.serving.engine import IGNORE_END, ServingEngine, ServingSpec, value
+from llmexp.serving.plan.server_holdings import Holdings
+from llmexp.serving.plan.server_plan import MetricNames, RequestForm, ServerPlan
 
 COMMAND = "command"
 PORT = "{port}"

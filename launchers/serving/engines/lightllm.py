@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from llmexp.plan.server_holdings import Computed, Holdings, Told
-from llmexp.plan.server_plan import MetricNames, RequestForm, ServerPlan
 from llmexp.record.plan import Command
-from llmexp.tasks.serving.engine import DTYPES, HOST, SERVED_NAME, Knob, ServingEngine, ServingSpec, value
+from llmexp.serving.engine import DTYPES, HOST, SERVED_NAME, Knob, ServingEngine, ServingSpec, value
+from llmexp.serving.plan.server_holdings import Computed, Holdings, Told
+from llmexp.serving.plan.server_plan import MetricNames, RequestForm, ServerPlan
 
 KV_DTYPES = ("int8",)
 # As lightllm/server/metrics/metrics.py names them.

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from llmexp.plan.server_holdings import Told
-from llmexp.plan.server_plan import RequestForm, ServerPlan
 from llmexp.record.plan import Command
-from llmexp.schema import ServingRunConfig
-from llmexp.tasks.serving.engine import HOST, SERVED_NAME, THREADS, Knob, ServingEngine, ServingSpec, value
+from llmexp.serving.config import ServingRunConfig
+from llmexp.serving.engine import HOST, SERVED_NAME, THREADS, Knob, ServingEngine, ServingSpec, value
+from llmexp.serving.plan.server_holdings import Told
+from llmexp.serving.plan.server_plan import RequestForm, ServerPlan
 
 # The number of fp32 among the types of GGML: without it the KV cache is fp16, and tokens differ from those of others.
 _FP32 = "0"

@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from llmexp.plan.server_holdings import Holdings, Told
-from llmexp.plan.server_plan import MetricNames, ProfilerRoutes, RequestForm, ServerPlan
 from llmexp.record.digits import GIB
 from llmexp.record.plan import Command
-from llmexp.tasks.serving.engine import (
+from llmexp.serving.engine import (
     DTYPES,
     HOST,
     IGNORE_END,
@@ -22,6 +20,8 @@ from llmexp.tasks.serving.engine import (
     ServingSpec,
     value,
 )
+from llmexp.serving.plan.server_holdings import Holdings, Told
+from llmexp.serving.plan.server_plan import MetricNames, ProfilerRoutes, RequestForm, ServerPlan
 
 _NO_GRAPHS = ["--cuda-graph-backend-decode", "disabled", "--cuda-graph-backend-prefill", "disabled"]
 # As sglang/srt/observability/metrics_collector.py names them. It looks every prompt up in its cache; it counts tokens

@@ -12,12 +12,12 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from llmexp.errors import ConfigError
-from llmexp.plan.server_holdings import Told
-from llmexp.plan.server_plan import ContainerProgram, MetricNames, RequestForm, ServerPlan
 from llmexp.record.plan import Command
-from llmexp.schema import ServingRunConfig
+from llmexp.serving.config import ServingRunConfig
+from llmexp.serving.engine import DTYPES, HOST, Knob, ServingEngine, ServingSpec, value
+from llmexp.serving.plan.server_holdings import Told
+from llmexp.serving.plan.server_plan import ContainerProgram, MetricNames, RequestForm, ServerPlan
 from llmexp.tasks.engine import ServerSoftware
-from llmexp.tasks.serving.engine import DTYPES, HOST, Knob, ServingEngine, ServingSpec, value
 
 IMAGE = "ghcr.io/huggingface/text-generation-inference:3.3.7"
 PROGRAMS: Mapping[ContainerProgram, list[str]] = {

@@ -10,13 +10,13 @@ from dataclasses import replace
 from math import ceil
 from typing import ClassVar
 
-from llmexp.plan.quantised import quantised_weights
-from llmexp.plan.server_holdings import Computed, Holdings
-from llmexp.plan.server_plan import ProfilerRoutes, RequestForm, ServerPlan
 from llmexp.record.installed import installs
 from llmexp.record.plan import Command
 from llmexp.schema import DenseModel, MixtralModel
-from llmexp.tasks.serving.engine import BYTES, DTYPES, HOST, Knob, ServingEngine, ServingSpec, switch, value
+from llmexp.serving.engine import BYTES, DTYPES, HOST, Knob, ServingEngine, ServingSpec, switch, value
+from llmexp.serving.plan.quantised import quantised_weights
+from llmexp.serving.plan.server_holdings import Computed, Holdings
+from llmexp.serving.plan.server_plan import ProfilerRoutes, RequestForm, ServerPlan
 
 PAGE_TOKENS = 32
 # The scheduler lets no request in where fewer blocks are free than its margin.

@@ -11,22 +11,10 @@ from math import ceil
 from typing import Any, ClassVar
 
 from llmexp.machine.processor import instruction_sets
-from llmexp.plan.quantised import INT4
-from llmexp.plan.server_holdings import Holdings, Told
-from llmexp.plan.server_plan import (
-    ADAPTER,
-    ADAPTERS,
-    TOKENS,
-    MetricNames,
-    ProfilerRoutes,
-    RequestForm,
-    ServerPlan,
-    adapter_name,
-)
 from llmexp.record.digits import GIB
 from llmexp.record.plan import Command
 from llmexp.schema import MixtralModel
-from llmexp.tasks.serving.engine import (
+from llmexp.serving.engine import (
     APART,
     DTYPES,
     HOST,
@@ -38,6 +26,18 @@ from llmexp.tasks.serving.engine import (
     json_value,
     switch,
     value,
+)
+from llmexp.serving.plan.quantised import INT4
+from llmexp.serving.plan.server_holdings import Holdings, Told
+from llmexp.serving.plan.server_plan import (
+    ADAPTER,
+    ADAPTERS,
+    TOKENS,
+    MetricNames,
+    ProfilerRoutes,
+    RequestForm,
+    ServerPlan,
+    adapter_name,
 )
 
 # As vllm/v1/metrics/loggers.py and spec_decode/metrics.py name them; those with gpu_ are of versions before 0.10.

@@ -12,8 +12,8 @@ from llmexp.errors import ConfigError
 from llmexp.launchers.data.corpus import hf_dataset
 from llmexp.launchers.data.tokenizers import OfTransformers, Tokenizer, tokenizer
 from llmexp.launchers.serving.prompting.source import Alphabet, Made, MakerTask, TextPrompt
-from llmexp.plan.prompt_texts import KEY, Recorded, is_file_of_records, recorded, records_of
-from llmexp.schema.load import PromptTexts
+from llmexp.serving.config.load import PromptTexts
+from llmexp.serving.plan.prompt_texts import KEY, Recorded, is_file_of_records, recorded, records_of
 
 # How the vocabularies of byte-level tokenizers and of SentencePiece write a blank.
 BLANKS = ("\u0120", "\u2581")

@@ -16,12 +16,12 @@ from pydantic import Field, TypeAdapter
 
 from llmexp.errors import BuildError, ConfigError
 from llmexp.launchers.serving import words
-from llmexp.plan.draws import Series
-from llmexp.plan.lengths import LengthDraw
-from llmexp.plan.served_model import CheckpointModel, served_model
-from llmexp.plan.serving_plan import LoadPoint, ServingPlan
 from llmexp.record.samples import Record
-from llmexp.schema.load import PromptTexts
+from llmexp.serving.config.load import PromptTexts
+from llmexp.serving.plan.draws import Series
+from llmexp.serving.plan.lengths import LengthDraw
+from llmexp.serving.plan.served_model import CheckpointModel, served_model
+from llmexp.serving.plan.serving_plan import LoadPoint, ServingPlan
 
 MAKER = "llmexp.launchers.serving.prompting.maker"
 # Of a search nobody knows how many requests it sends; of so many texts later probes repeat some.

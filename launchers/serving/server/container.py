@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from llmexp.plan.server_plan import ContainerProgram
 from llmexp.record.port import HOST
+from llmexp.serving.plan.server_plan import ContainerProgram
 
 ASK_S = 30.0
 

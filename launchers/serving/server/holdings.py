@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from llmexp.plan.server_holdings import Computed, Holdings, Told
 from llmexp.record.serving import Held
+from llmexp.serving.plan.server_holdings import Computed, Holdings, Told
 
 FOLDER = "the tensors of the model's folder"
 # Of a safetensors file: so many bytes say how long its header is, which is JSON.

@@ -28,9 +28,9 @@ from llmexp.launchers.serving.server.scratch import Scratch
 from llmexp.launchers.serving.server.server_log import LogWatch, ServerLog, is_no_memory
 from llmexp.machine.memory import oom_kills
 from llmexp.machine.process_tree import descendants
-from llmexp.plan.server_plan import ServerPlan
 from llmexp.record.port import HOST, Port
 from llmexp.record.profiled_load import TRACES
+from llmexp.serving.plan.server_plan import ServerPlan
 
 # In seconds: for how long a server that served may keep its readiness route waiting, and how long one that stopped
 # serving may take to end.

@@ -11,7 +11,7 @@ from llmexp.launch.server_address import key_headers
 from llmexp.launch.server_answer import why_no_answer
 from llmexp.launchers.serving.server.process import ASKED_S, Patience, Server
 from llmexp.launchers.serving.server.server_log import is_no_memory
-from llmexp.plan.server_plan import ServerPlan
+from llmexp.serving.plan.server_plan import ServerPlan
 
 
 class RunningServer:

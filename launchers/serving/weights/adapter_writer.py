@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 from llmexp.launchers.models.building import configuration
 from llmexp.launchers.models.seeding import DTYPES
 from llmexp.launchers.serving.weights.model_folder import FolderRequest
-from llmexp.schema.load import ServedAdapters
+from llmexp.serving.config.load import ServedAdapters
 
 # The maps of attention, which dense models and mixtures have alike.
 TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj"]

@@ -14,7 +14,7 @@ from typing import Any
 
 from llmexp.errors import BuildError
 from llmexp.launchers.serving.weights.model_folder import models_cache
-from llmexp.plan.served_model import CheckpointModel
+from llmexp.serving.plan.served_model import CheckpointModel
 
 CONFIG, GENERATION = "config.json", "generation_config.json"
 # A change of what is written needs another number.

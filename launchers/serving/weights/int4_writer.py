@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from llmexp.plan.quantised import Int4
+from llmexp.serving.plan.quantised import Int4
 
 BITS, A_WORD, LARGEST = 4, 8, 15
 IN_ORDER = tuple(range(A_WORD))

@@ -17,10 +17,10 @@ from pathlib import Path
 from pydantic import Field, TypeAdapter
 
 from llmexp.errors import BuildError
-from llmexp.plan.server_plan import Weights
 from llmexp.record.samples import Record
 from llmexp.schema import ModelConfig
-from llmexp.schema.load import ServedAdapters
+from llmexp.serving.config.load import ServedAdapters
+from llmexp.serving.plan.server_plan import Weights
 
 # A change of what is written needs another number: folders that exist are taken as they are.
 LAYOUT = 2

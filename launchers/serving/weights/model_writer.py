@@ -18,8 +18,8 @@ from llmexp.launchers.models.weights import seeded
 from llmexp.launchers.serving.weights.int4_writer import write_int4
 from llmexp.launchers.serving.weights.model_folder import FolderRequest
 from llmexp.launchers.serving.words import BLANK, vocabulary
-from llmexp.plan.quantised import INT4, group_size
 from llmexp.schema import HfModel
+from llmexp.serving.plan.quantised import INT4, group_size
 
 
 def write(wanted: FolderRequest, folder: Path) -> None:

@@ -14,7 +14,7 @@ from llmexp.launchers.serving.client.address import Address
 from llmexp.launchers.serving.client.client import Client
 from llmexp.launchers.serving.client.instant_server import FORM
 from llmexp.launchers.serving.load import Request
-from llmexp.plan.serving_plan import ServingPlan
+from llmexp.serving.plan.serving_plan import ServingPlan
 
 Asked = Callable[..., list[Request]]
 

@@ -15,7 +15,7 @@ from llmexp.launchers.serving.engines.llama_cpp import ENGINE as LLAMA_CPP
 from llmexp.launchers.serving.server.process import Patience, Server
 from llmexp.launchers.serving.weights.model_folder import FolderRequest, ensure_model_folder
 from llmexp.schema import DenseModel
-from llmexp.tasks.serving.engine import ServingSpec
+from llmexp.serving.engine import ServingSpec
 
 pytestmark = [
     pytest.mark.ranks,

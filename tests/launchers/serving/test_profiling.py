@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from llmexp.launchers.serving.profiling import Profiler, ProfilingError
-from llmexp.plan.server_plan import ProfilerRoutes
+from llmexp.serving.plan.server_plan import ProfilerRoutes
 
 Answer = Callable[[str, dict[str, Any]], int]
 KEY = {"authorization": "Bearer right"}

@@ -29,10 +29,10 @@ from llmexp.launchers.serving.engines.vllm import ENGINE as VLLM
 from llmexp.launchers.serving.server.process import Patience, Server
 from llmexp.launchers.serving.weights.model_folder import FolderRequest, ensure_model_folder
 from llmexp.launchers.serving.words import tokens_of
-from llmexp.plan.server_plan import ServerPlan
 from llmexp.record.port import HOST
 from llmexp.schema import DenseModel
-from llmexp.tasks.serving.engine import ServingEngine, ServingSpec
+from llmexp.serving.engine import ServingEngine, ServingSpec
+from llmexp.serving.plan.server_plan import ServerPlan
 
 pytestmark = [pytest.mark.ranks, pytest.mark.slow]
 TINY = DenseModel(

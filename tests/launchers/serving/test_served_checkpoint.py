@@ -20,10 +20,10 @@ from llmexp.launchers.serving.client.address import Address
 from llmexp.launchers.serving.client.client import Client
 from llmexp.launchers.serving.client.instant_server import FORM
 from llmexp.launchers.serving.prompting.source import prompt_source
-from llmexp.plan.serving_plan import ServingPlan
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.requests import RequestSample
 from llmexp.record.samples import read_samples
+from llmexp.serving.plan.serving_plan import ServingPlan
 
 pytestmark = [pytest.mark.ranks, pytest.mark.slow]
 WORDS = (

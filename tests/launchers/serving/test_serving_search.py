@@ -8,12 +8,12 @@ import pytest
 from served_requests import answer, repeat, serving_plan
 
 from llmexp.launchers.serving.search import search
-from llmexp.plan.load_points import due_s
-from llmexp.plan.probes import probes_path, read_probes
-from llmexp.plan.serving_plan import LoadPoint, ServingPlan
 from llmexp.record.requests import RequestSample
-from llmexp.tasks.serving.points import results
-from llmexp.tasks.serving.verdicts import search_end
+from llmexp.serving.plan.load_points import due_s
+from llmexp.serving.plan.probes import probes_path, read_probes
+from llmexp.serving.plan.serving_plan import LoadPoint, ServingPlan
+from llmexp.serving.points import results
+from llmexp.serving.verdicts import search_end
 
 SERVICE_S = 0.1
 WORDS = ("serve.rate=max", "serve.requests=300", "serve.arrivals=constant")

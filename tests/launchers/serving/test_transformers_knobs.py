@@ -17,11 +17,11 @@ from llmexp.launchers.serving.client.completions import Completion, body_of
 from llmexp.launchers.serving.engines.transformers import ENGINE as TRANSFORMERS
 from llmexp.launchers.serving.server.process import Patience, Server
 from llmexp.launchers.serving.weights.model_folder import FolderRequest, ensure_model_folder
-from llmexp.plan.server_plan import ServerPlan
 from llmexp.record.port import HOST
 from llmexp.record.requests import RequestSample
 from llmexp.schema import DenseModel
-from llmexp.tasks.serving.engine import ServingSpec
+from llmexp.serving.engine import ServingSpec
+from llmexp.serving.plan.server_plan import ServerPlan
 
 pytestmark = [pytest.mark.ranks, pytest.mark.slow]
 MODEL = DenseModel(

@@ -29,10 +29,10 @@ from llmexp.launchers.serving.server.holdings import held
 from llmexp.launchers.serving.server.process import Patience, Server
 from llmexp.launchers.serving.weights.model_folder import FolderRequest, ensure_model_folder
 from llmexp.machine.processor import instruction_sets
-from llmexp.plan.server_plan import ServerPlan
 from llmexp.record.port import HOST
-from llmexp.schema.load import ServedAdapters
-from llmexp.tasks.serving.engine import ServingSpec
+from llmexp.serving.config.load import ServedAdapters
+from llmexp.serving.engine import ServingSpec
+from llmexp.serving.plan.server_plan import ServerPlan
 
 pytestmark = [
     pytest.mark.sweep,

@@ -17,9 +17,9 @@ import pytest
 from llmexp.errors import ServerDiedError
 from llmexp.launchers.serving.apart.program import command_of, shares
 from llmexp.launchers.serving.server.process import Patience, Server
-from llmexp.plan.server_plan import RequestForm, ServerPlan
 from llmexp.record.plan import Command
 from llmexp.record.port import HOST
+from llmexp.serving.plan.server_plan import RequestForm, ServerPlan
 
 PATIENCE_S = 60.0
 TWO = str(Path(__file__).with_name("two_servers.py"))

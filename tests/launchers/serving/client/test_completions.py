@@ -8,7 +8,7 @@ from llmexp.errors import ConfigError
 from llmexp.launchers.serving.client.address import Address
 from llmexp.launchers.serving.client.client import Client
 from llmexp.launchers.serving.client.completions import Completion, Piece, body_of, read_completion
-from llmexp.plan.server_plan import OUTPUT_TOKENS, PROMPT, RequestForm
+from llmexp.serving.plan.server_plan import OUTPUT_TOKENS, PROMPT, RequestForm
 
 
 def test_a_body_asks_for_greedy_tokens_of_this_many() -> None:

@@ -17,8 +17,8 @@ from llmexp.errors import ConfigError
 from llmexp.launchers.profiled_server import guarded_cli
 from llmexp.launchers.serving import engines as serving
 from llmexp.launchers.serving.client.completions import body_of
-from llmexp.schema.load import ServedAdapters
-from llmexp.tasks.serving.engine import ServingEngine, ServingSpec
+from llmexp.serving.config.load import ServedAdapters
+from llmexp.serving.engine import ServingEngine, ServingSpec
 
 ROOT = Path(__file__).parents[4]
 TINY, MIXTURE = small_models(intermediate_size=344)

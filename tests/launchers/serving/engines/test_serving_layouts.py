@@ -9,7 +9,7 @@ import pytest
 from served_models import small_models
 
 from llmexp.launchers.serving.engines import sglang, tgi, transformers, vllm
-from llmexp.tasks.serving.engine import ServingEngine, ServingSpec
+from llmexp.serving.engine import ServingEngine, ServingSpec
 
 DENSE, MIXTURE = small_models()
 CPU = ServingSpec(DENSE, "fp32", "cpu", positions=544, requests=16)

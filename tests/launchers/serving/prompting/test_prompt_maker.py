@@ -14,8 +14,8 @@ from transformers import AutoTokenizer
 from llmexp.errors import BuildError, ConfigError
 from llmexp.launchers.serving.prompting.maker import make
 from llmexp.launchers.serving.prompting.source import MakerTask, PromptSource, prompt_source
-from llmexp.plan.serving_plan import ServingPlan
-from llmexp.schema.load import PromptTexts
+from llmexp.serving.config.load import PromptTexts
+from llmexp.serving.plan.serving_plan import ServingPlan
 
 PROMPT = "def f{0}(x): return {0}  # caf\u00e9 \u2615"
 RECORDS = [{"prompt": PROMPT.format(place), "completion": "Yes."} for place in range(9)]

@@ -17,9 +17,9 @@ from llmexp.launchers.models.building import build, configuration
 from llmexp.launchers.models.weights import seeded
 from llmexp.launchers.serving.engines import command, lightllm, llama_cpp, sglang, tgi, transformers, vllm
 from llmexp.launchers.serving.server.holdings import FOLDER, held, tensor_bytes
-from llmexp.plan.quantised import quantised_weights
-from llmexp.plan.server_holdings import Told
-from llmexp.tasks.serving.engine import ServingEngine, ServingSpec
+from llmexp.serving.engine import ServingEngine, ServingSpec
+from llmexp.serving.plan.quantised import quantised_weights
+from llmexp.serving.plan.server_holdings import Told
 
 DENSE, MIXTURE = small_models(vocab_size=300, hidden_size=64, intermediate_size=160, num_layers=2, max_positions=2048)
 CPU = ServingSpec(DENSE, "fp32", "cpu", positions=2048, requests=8)

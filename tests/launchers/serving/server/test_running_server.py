@@ -17,8 +17,8 @@ from llmexp.errors import ConfigError, ServerHungError, ServerNotReadyError
 from llmexp.launch.server_address import API_KEY, ServerAddress, key_headers
 from llmexp.launch.server_answer import why_no_answer
 from llmexp.launchers.serving.server.running_server import RunningServer
-from llmexp.plan.server_plan import RequestForm, ServerPlan
 from llmexp.record.plan import Command
+from llmexp.serving.plan.server_plan import RequestForm, ServerPlan
 
 KEY = "made-up-key-0123"
 

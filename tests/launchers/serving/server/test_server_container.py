@@ -15,8 +15,8 @@ import pytest
 from llmexp.errors import ServerDiedError
 from llmexp.launchers.serving.server.container import Container
 from llmexp.launchers.serving.server.process import Patience, Server
-from llmexp.plan.server_plan import RequestForm, ServerPlan
 from llmexp.record.plan import Command
+from llmexp.serving.plan.server_plan import RequestForm, ServerPlan
 
 HERE = Path(__file__).parent
 LONG = Patience(silent_s=300, in_all_s=600, between_s=0.02)

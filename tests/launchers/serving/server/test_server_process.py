@@ -21,9 +21,9 @@ import pytest
 from llmexp.errors import ServerDiedError, ServerNotReadyError
 from llmexp.launch.server_address import API_KEY
 from llmexp.launchers.serving.server.process import Patience, Server
-from llmexp.plan.server_plan import RequestForm, ServerPlan
 from llmexp.record.plan import Command
 from llmexp.record.port import HOST
+from llmexp.serving.plan.server_plan import RequestForm, ServerPlan
 
 SPEAKING = Path(__file__).with_name("speaking_server.py")
 Start = Callable[..., Server]

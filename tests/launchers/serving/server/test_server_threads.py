@@ -6,7 +6,7 @@ import pytest
 from planning import make_plan
 
 from llmexp.launchers.serving import worker
-from llmexp.plan.serving_plan import ServingPlan
+from llmexp.serving.plan.serving_plan import ServingPlan
 
 
 def threads(*words: str) -> int:

@@ -13,7 +13,7 @@ from paged_server import PATIENCE_S, PagedServer
 from llmexp.launchers.serving.client.address import Address
 from llmexp.launchers.serving.engines import command, lightllm, sglang, tgi, vllm
 from llmexp.launchers.serving.watch.metrics_page import MetricsPage, PageError
-from llmexp.plan.server_plan import MetricNames
+from llmexp.serving.plan.server_plan import MetricNames
 
 SOON_S = 0.3
 

@@ -9,8 +9,8 @@ import pytest
 from checkpoints import write_with_tokenizer
 
 from llmexp.launchers.serving.weights.checkpoint_folder import ensure_checkpoint_folder
-from llmexp.plan.served_model import CheckpointModel, served_model, weight_parameters
 from llmexp.schema import HfModel
+from llmexp.serving.plan.served_model import CheckpointModel, served_model, weight_parameters
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from llmexp.launchers.models.weights import seeded
 from llmexp.launchers.serving.weights.int4_writer import awq, gptq
 from llmexp.launchers.serving.weights.model_folder import FolderRequest
 from llmexp.launchers.serving.weights.model_writer import add_older_words, write
-from llmexp.plan.quantised import INT4, Int4, group_size
 from llmexp.schema import DenseModel
+from llmexp.serving.plan.quantised import INT4, Int4, group_size
 
 MODEL = DenseModel(
     name="small",

@@ -19,7 +19,7 @@ from llmexp.launchers.serving.weights.model_folder import FolderRequest, ensure_
 from llmexp.launchers.serving.weights.model_writer import write
 from llmexp.launchers.serving.words import text_of, tokens_of
 from llmexp.schema import DenseModel
-from llmexp.schema.load import ServedAdapters
+from llmexp.serving.config.load import ServedAdapters
 
 TINY = DenseModel(
     name="small",

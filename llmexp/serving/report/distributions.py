@@ -1,0 +1,123 @@
+"""Cumulative distributions of latencies, as in figures 7 to 10 of the paper, and throughput against interactivity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llmexp.analysis.request_latency import latencies
+from llmexp.record.requests import RequestSample
+from llmexp.record.samples import read_samples
+from llmexp.report.picture import COLOURS, new_figure, plain, save
+from llmexp.report.row import Row
+from llmexp.serving.plan.serving_plan import ServingPlan
+from llmexp.serving.points import read_begun
+from llmexp.serving.report.loads import loads_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+PANELS = {
+    "ttft": "time to first token (s)",
+    "end_to_end": "end-to-end latency (s)",
+    "tpot": "time per output token (s)",
+}
+STYLES, MARKERS = ("-", "--", ":", "-."), "osD^vPX*"
+
+
+@dataclass(frozen=True)
+class Line:
+    """The answered requests of a load point, with the numbers of its run and of itself."""
+
+    label: str
+    run: int
+    load: int
+    samples: list[RequestSample]
+
+    def look(self, several_runs: bool) -> dict[str, str]:
+        """Return colour and style: colours tell runs apart and styles loads, or colours the loads of a single run."""
+        colour = self.run if several_runs else self.load
+        style = self.load if several_runs else self.load // len(COLOURS)
+        return {"color": COLOURS[colour % len(COLOURS)], "linestyle": STYLES[style % len(STYLES)]}
+
+
+def draw_distributions(rows: Sequence[Row], title: str, label: Callable[[Row], str], path: Path) -> bool:
+    """Draw the distributions of every load point of every run; return False where no request was answered."""
+    lines = [line for run, row in enumerate(rows) for line in _lines(row, run, label(row) if len(rows) > 1 else "")]
+    if not lines:
+        return False
+    figure = new_figure(12.5, 4.4 + 0.09 * len(lines), f"{title}\nlatencies count from when a request was due")
+    for axes, (kind, heading) in zip(figure.subplots(1, len(PANELS)), PANELS.items(), strict=True):
+        _draw_panel(axes, kind, lines)
+        axes.set_xlabel(heading, fontsize=9)
+    handles, labels = axes.get_legend_handles_labels()
+    figure.axes[0].set_ylabel("share of requests", fontsize=9)
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=8, frameon=False)
+    save(figure, path)
+    return True
+
+
+def draw_interactivity(rows: Sequence[Row], title: str, label: Callable[[Row], str], path: Path) -> bool:
+    """Draw tokens a second per device over those that one user sees; return False for less than two points."""
+    by_run: dict[str, list[tuple[float, float, str]]] = {}
+    for load in loads_of(rows):
+        tokens, tpot_s = load.mean("output_tokens_per_s_per_device"), load.mean("tpot_p50_s")
+        if tokens and tpot_s:
+            by_run.setdefault(label(load.row), []).append((1 / tpot_s, tokens, load.name))
+    if sum(map(len, by_run.values())) < 2:
+        return False
+    figure = new_figure(6.5, 4.8, f"{title}\nthroughput against interactivity")
+    axes = figure.subplots()
+    plain(axes, grid="y")
+    for number, (name, points) in enumerate(by_run.items()):
+        points.sort()
+        colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+        x, y, words = zip(*points, strict=True)
+        axes.plot(x, y, marker=marker, markersize=5, linewidth=1.2, color=colour, label=name)
+        for place, text in zip(zip(x, y, strict=True), words, strict=True):
+            axes.annotate(text, place, xytext=(5, 4), textcoords="offset points", fontsize=7, color=colour)
+    axes.set_xlim(0, 1.1 * axes.get_xlim()[1])
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("output tokens/s of one user (1 / median TPOT)", fontsize=9)
+    axes.set_ylabel("output tokens/s per device", fontsize=9)
+    figure.legend(loc="outside lower center", ncols=3, fontsize=8, frameon=False)
+    save(figure, path)
+    return True
+
+
+def _lines(row: Row, run: int, name: str) -> list[Line]:
+    """Return the answered requests of each load point, of all repeats together.
+
+    Probes of the same number and rate are the same load in every repeat, other probes are loads of their own.
+    """
+    assert isinstance(row.plan, ServingPlan)
+    found: dict[str, Line] = {}
+    for repeat in row.folder.repeats():
+        samples = _samples(repeat)
+        for point in (*row.plan.points, *read_begun(repeat)):
+            own = [sample for sample in samples if sample.point == point.number]
+            if own:
+                line = found.setdefault(str(point), Line(f"{name} {point}".strip(), run, point.number, []))
+                line.samples.extend(own)
+    return list(found.values())
+
+
+def _samples(repeat: Path) -> list[RequestSample]:
+    try:
+        found = read_samples(repeat / "samples.0.jsonl", RequestSample)
+    except (OSError, ValueError):
+        return []
+    return [sample for sample in found if not (sample.warmup or sample.problem)]
+
+
+def _draw_panel(axes: Axes, kind: str, lines: Sequence[Line]) -> None:
+    plain(axes, grid="y")
+    several = len({line.run for line in lines}) > 1
+    for line in lines:
+        times_s = sorted(latencies(line.samples)[kind])
+        shares = [place / len(times_s) for place in range(len(times_s) + 1)]
+        axes.step(times_s[:1] + times_s, shares, where="post", linewidth=1.3, label=line.label, **line.look(several))
+    axes.set_ylim(0, 1.02)
+    axes.set_xlim(left=0)

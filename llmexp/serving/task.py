@@ -1,0 +1,110 @@
+"""The task serve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from llmexp.analysis.contention import Machine
+from llmexp.errors import RecordError
+from llmexp.record.digits import rounded
+from llmexp.record.requests import RequestSample
+from llmexp.record.result import Metric, ResultPoint, Stability
+from llmexp.record.serving import ServingSummary
+from llmexp.report.row import Row
+from llmexp.serving.config import ServingRunConfig
+from llmexp.serving.doubts import judge_serving
+from llmexp.serving.metrics import METRICS
+from llmexp.serving.plan.serving_plan import ServingPlan
+from llmexp.serving.planning import plan_serving, warning_of
+from llmexp.serving.points import ServingRepeat, read_serving_repeat, results, results_until_now, served
+from llmexp.serving.report.distributions import draw_distributions
+from llmexp.serving.report.over_time import draw_times
+from llmexp.serving.report.section import ServingSection
+from llmexp.tasks.base import AnyRepeat, Task
+
+
+class Serve(Task[ServingRunConfig, ServingPlan]):
+    """A server that is started for the run, under one load after the other."""
+
+    name = "serve"
+    config_type = ServingRunConfig
+    headlines = ("requests_per_s", "goodput_per_s", "server_peak_resident_bytes", "gpu_peak_memory_bytes")
+    plan_type = ServingPlan
+    sample_type = RequestSample
+    summary_type = ServingSummary
+    metrics = METRICS
+    section_type = ServingSection
+
+    def plan(self, config: ServingRunConfig) -> ServingPlan:
+        """Decide the server's command and the load points."""
+        return plan_serving(config)
+
+    def describe(self, plan: ServingPlan) -> dict[str, str]:
+        """Return the load points, and the lengths of requests."""
+        serve = plan.config.serve
+        work = plan.work
+        return {
+            **{name: work[name] for name in ("loads", "prefix", "trace", "adapters", "turns") if work[name]},
+            "requests": f"{serve.requests} of each load, in: {work['prompt']}, out: {work['output']}",
+            "profile": _profile(plan) if serve.profile else "",
+            "server": plan.server.address or " ".join(plan.server.command.argv),
+        }
+
+    def warning(self, plan: ServingPlan) -> str:
+        """Warn of a search whose probes have too few requests to be judged."""
+        return warning_of(plan)
+
+    def read(self, folder: Path, plan: ServingPlan) -> ServingRepeat:
+        """Read a repeat with what its server told."""
+        return read_serving_repeat(folder, plan)
+
+    def unused_keys(self, plan: ServingPlan) -> dict[str, str]:
+        """Return what only a server that is started would read."""
+        idle = plan.server.address is not None and plan.config.serve.weights != "auto"
+        return {"serve.weights": "the server of serve.address has the weights that it has"} if idle else {}
+
+    def judge(self, plan: ServingPlan, repeats: Sequence[AnyRepeat], machines: Sequence[Machine]) -> Stability | None:
+        """Judge the highest rate of output tokens."""
+        return judge_serving(plan, served(repeats), self.rates(plan, repeats), machines)
+
+    def points(self, plan: ServingPlan, repeats: Sequence[AnyRepeat]) -> list[ResultPoint]:
+        """Return the results of the load points; raises RecordError where none has any."""
+        found = results(plan, served(repeats))
+        if not any(point.metrics for point in found):
+            raise RecordError(f"no load point could be measured: {found[0].problem}")
+        return found
+
+    def points_until_now(self, plan: ServingPlan, folder: Path) -> list[ResultPoint]:
+        """Return the results of the load points that were complete."""
+        return results_until_now(plan, folder)
+
+    def draw(self, row: Row, figures: Path) -> None:
+        """Draw the distributions of the run's latencies."""
+        section = ServingSection((row,))
+        draw_distributions(section.rows, section.title, section.label, figures / "latencies.png")
+        draw_times(row, section.title, figures)
+
+    def remark(self, repeats: Sequence[AnyRepeat]) -> str:
+        """Say how many requests failed, and how many answers are not what was asked for."""
+        samples = [sample for repeat in repeats for (sample,) in repeat.measured]
+        problems = [sample.problem for sample in samples if sample.problem]
+        odd = [sample.differences for sample in samples if sample.differences]
+        said = [f"{len(problems)} of {len(samples)} requests failed: {problems[0]}"] if problems else []
+        said += [f"{len(odd)} of {len(samples)} answers are not what was asked for: {odd[0][0]}"] if odd else []
+        return "; ".join(said)
+
+    def outcome(self, plan: ServingPlan, metrics: dict[str, Metric | None]) -> str:
+        """Return the most output tokens a second."""
+        rate = metrics.get(plan.rate)
+        return f"{rounded(rate.mean)} output tokens/s" if rate else ""
+
+
+def _profile(plan: ServingPlan) -> str:
+    """Say which load is profiled; the probes of a search are known when they have been measured only."""
+    if not plan.points:
+        return "none: only the loads of a search are measured, and none of them is put on the server once more"
+    return f"{plan.points[-1]} once more, in two windows of {plan.config.serve.profile_s:g} s"
+
+
+SERVE = Serve()

@@ -1,0 +1,121 @@
+"""The section of served loads: its table and its pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from served_requests import answer, floor, served_row, serving_plan
+
+from llmexp.report.columns import Detail
+from llmexp.report.screen import console, print_detail
+from llmexp.serving.plan.load_points import probe_of
+from llmexp.serving.report.section import ServingSection
+from llmexp.serving.task import SERVE
+
+
+def cells(detail: Detail) -> dict[str, tuple[str, ...]]:
+    return {column.header.replace("\u00a0", " "): column.cells for column in detail.columns}
+
+
+def test_every_load_of_every_run_has_a_line(tmp_path: Path) -> None:
+    words = ("serve.rate=2,max", "serve.requests=2")
+    answers = [answer(0), answer(1, 1.0), *(answer(index, point=1) for index in range(2))]
+    one = served_row(tmp_path / "a", serving_plan(*words), *answers)
+    broken = [each.model_copy(update={"problem": "gone"} if each.point else {}) for each in answers]
+    other = served_row(tmp_path / "b", serving_plan(*words, "engine=llama_cpp"), *broken)
+    section = ServingSection((one, other))
+    (detail,) = section.details
+    found = cells(detail)
+    assert section.title == "serving tiny, on cpu, fp32, 64 tokens in, 32 tokens out, 2 requests a load"
+    assert found["run"] == ("transformers", "transformers", "llama_cpp", "llama_cpp")
+    assert found["load"] == ("2/s", "max", "2/s", "max")
+    assert found["requests/s"] == ("0.667", "1.00", "0.667", "-")
+    pair = "1,000\u00a0/\u00a01,000"
+    assert found["TTFT, ms p50 / p99"] == (pair, pair, pair, "")
+    assert "not measured: no request was answered wholly: gone" in detail.legend
+
+
+def test_what_differs_between_runs_is_said_with_its_name(tmp_path: Path) -> None:
+    rates = ("serve.rate=max", "serve.requests=2"), ("serve.rate=4", "serve.requests=3")
+    one, other = (served_row(tmp_path / words[0], serving_plan(*words), answer(0)) for words in rates)
+    section = ServingSection((one, other))
+    assert [section.label(row) for row in (one, other)] == [
+        "transformers 2 requests at max",
+        "transformers 3 requests at 4/s",
+    ]
+
+
+def test_the_pictures_are_the_distributions_and_throughput_against_interactivity(tmp_path: Path) -> None:
+    plan = serving_plan("serve.rate=2,max", "serve.requests=2")
+    answers = [answer(0), answer(1, 1.0), *(answer(index, point=1, takes_s=4.0) for index in range(2))]
+    section = ServingSection((served_row(tmp_path / "a", plan, *answers),))
+    written = section.draw_more(tmp_path / "report.png")
+    assert [path.name for path in written] == ["report_latencies.png", "report_interactivity.png"]
+    assert all(path.stat().st_size > 10_000 for path in written)
+
+
+def test_the_table_of_loads_fits_a_terminal_and_keeps_its_headings(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    words = ("serve.rate=2,max", "serve.requests=2", "serve.slo.ttft_s=1", "serve.arrivals=constant")
+    answers = [answer(0), answer(1, 1.0), *(answer(index, point=1, takes_s=2000) for index in range(2))]
+    one = served_row(tmp_path / "a", serving_plan(*words), *answers)
+    plan = serving_plan(*words, "engine=vllm", "engine.options.block_size=16", "engine.options.max_sequences=128")
+    plan.label = "engine.options.block_size=16 engine.options.max_sequences=128"
+    section = ServingSection((one, served_row(tmp_path / "b", plan, *answers)))
+    (detail,) = section.details
+    print_detail(detail, console())
+    lines = capsys.readouterr().out.splitlines()
+    rule = next(number for number, line in enumerate(lines) if "───" in line)
+    assert max(map(len, lines[: rule + 1])) <= 100
+    plain = [line.replace("\u00a0", " ") for line in lines]
+    assert "end to end, ms" in plain[rule - 2]
+    assert plain[rule - 1].count("p50 / p99") >= 2
+    assert any("1,000,000 / 1,000,000" in line for line in plain)
+    left_out = next(line for line in lines if line.startswith("no room for: "))
+    assert left_out.startswith("no room for: ITL, ms p50 / p99")
+
+
+def test_a_search_is_told_below_its_probes_and_drawn(tmp_path: Path) -> None:
+    plan = serving_plan("serve.rate=[]", "serve.requests=60", "serve.search.most_probes=1")
+    probe = probe_of(plan.config.serve, 0, 1, 1.0)
+    row = served_row(tmp_path / "a", plan, *(answer(i, float(i), 0.1) for i in range(60)), probes=[probe])
+    section = ServingSection((row,))
+    (detail,) = section.details
+    assert cells(detail)["load"] == ("1/s,\u00a0probe\u00a01",)
+    words = "at least 1 requests/s; it ended because 1 probe, the only one allowed, was made"
+    assert f"knee by search, transformers keeps up: {words}" in detail.legend
+    assert not any(line.startswith("knee, ") for line in detail.legend)
+    assert [path.name for path in section.draw_more(tmp_path / "report.png")] == ["report_latencies.png"]
+    SERVE.draw(row, tmp_path)
+    assert (tmp_path / "repeat.0.png").exists()
+
+
+def test_the_table_shows_the_first_turn_beside_the_later_ones(tmp_path: Path) -> None:
+    plan = serving_plan("serve.rate=max", "serve.requests=1", "serve.turns=2")
+    row = served_row(tmp_path / "a", plan, answer(0, takes_s=1.0), answer(1, 1.0, takes_s=4.0, turn=1))
+    (detail,) = ServingSection((row,)).details
+    assert cells(detail)["TTFT p50, ms 1st turn / later"] == ("500\u00a0/\u00a02,000",)
+
+
+def test_the_clients_own_share_stands_below_the_loads(tmp_path: Path) -> None:
+    plan = serving_plan("serve.rate=max", "serve.requests=1")
+    row = served_row(tmp_path / "a", plan, answer(0), floors=[floor(ttft_p50_s=0.02)])
+    (detail,) = ServingSection((row,)).details
+    said = "of median latencies at most 2.0% are the client's own, measured on a server that answers at once: "
+    assert said + "20.0 of 1,000 ms TTFT of transformers at max" in detail.legend
+
+
+def test_without_answers_there_is_no_picture(tmp_path: Path) -> None:
+    plan = serving_plan("serve.rate=max", "serve.requests=1")
+    section = ServingSection((served_row(tmp_path / "a", plan, answer(0, problem="gone")),))
+    assert section.draw_more(tmp_path / "report.png") == []
+
+
+def test_loads_of_the_papers_kind_are_its_figures(tmp_path: Path) -> None:
+    answers = [answer(0), answer(1, 1.0)]
+    row = served_row(tmp_path / "a", serving_plan("serve=paper", "serve.requests=2", "model=7b"), *answers)
+    (view,) = ServingSection((row,)).paper_views()
+    assert view.name == "fig06"
+    assert any("LightLLM has nearly twice the throughput" in line for line in view.detail.legend)
+    own = served_row(tmp_path / "b", serving_plan("serve.rate=max", "serve.requests=2"), *answers)
+    assert ServingSection((own,)).paper_views() == []
