@@ -13,7 +13,7 @@ from benchmarks.figure import Figure
 from benchmarks.rates import rate
 from llmexp.launchers.micro.case import Place
 from llmexp.launchers.micro.worker import MAKERS, OPERATORS
-from llmexp.plan.micro_plan import MicroPoint
+from llmexp.micro.plan.micro_plan import MicroPoint
 
 HEADS = {"batch": 1, "heads": 4, "kv_heads": 2, "seq_len": 96, "head_dim": 32}
 ROWS = 256

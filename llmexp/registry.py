@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 TASKS = {
     "pretrain": "llmexp.training.task:PRETRAIN",
     "finetune": "llmexp.training.task:FINETUNE",
-    "micro": "llmexp.tasks.micro.task:MICRO",
+    "micro": "llmexp.micro.task:MICRO",
     "serve": "llmexp.serving.task:SERVE",
 }
 # Of an engine whose folder has another name.

@@ -18,15 +18,15 @@ ROOT = Path(__file__).parent.parent
 # its ranks import too has a floor of its own.
 FLOORS = (
     ("terms", "version", "hook", "machine", "schema", "reference"),
-    ("errors", "serving.config", "training.config"),
+    ("errors", "micro.config", "serving.config", "training.config"),
     ("plugins",),
     ("method", "registry"),
     ("record",),
     ("analysis", "bundle", "inputs", "measure", "traces"),
-    ("plan", "serving.plan", "training.plan"),
+    ("micro.plan", "serving.plan", "training.plan"),
     ("launch", "report"),
     ("doctor", "frame", "slurm", "tasks"),
-    ("serving", "training"),
+    ("micro", "serving", "training"),
     ("launchers", "sweep"),
     ("cli",),
     ("hydra_plugins", "__main__"),
@@ -36,8 +36,8 @@ FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 OF_RANKS = (
     *("launchers", "measure", "analysis", "inputs", "record", "registry", "method", "plugins", "errors", "terms"),
     *("schema", "machine", "hook", "version", "launch.spawn", "launch.supervisor", "launch.server_address"),
-    *("launch.server_answer", "launch.no_steps_hint", "plan", "training.config", "training.plan"),
-    *("serving.config", "serving.plan"),
+    *("launch.server_answer", "launch.no_steps_hint", "training.config", "training.plan"),
+    *("serving.config", "serving.plan", "micro.config", "micro.plan"),
 )
 # A library and the only rooms that may import it.
 ONLY_IN = {
@@ -89,7 +89,7 @@ OF_ONE_ENGINE = (
     "launchers.serving",
 )
 # A task's own: engines plan it, and others know it by its name; what it shares lies in rooms that all tasks import.
-OF_ONE_TASK = ("training", "serving", "tasks.micro")
+OF_ONE_TASK = ("training", "serving", "micro")
 # What makes a command slow to answer where it is imported before it is needed.
 LAZY = (
     "torch",
@@ -266,7 +266,7 @@ def test_a_worker_reaches_no_drivers_side(worker: str) -> None:
         ("launchers.models.building", "import deepspeed"),
         ("launchers.micro.worker", "from llmexp.launchers.serving.client.client import Client"),
         ("launchers.rank.frame", "import uvloop"),
-        ("tasks.serving.task", "from llmexp.training.metrics import METRICS"),
+        ("serving.task", "from llmexp.training.metrics import METRICS"),
         ("cli.jobs", "from llmexp.training.metrics import METRICS"),
         ("cli.jobs", "from hydra._internal.hydra import Hydra"),
         ("record.folder", "from mlflow import MlflowClient"),

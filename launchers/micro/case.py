@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from llmexp.measure.calls import Call
-from llmexp.plan.micro_plan import TIMES_CACHE
+from llmexp.micro.plan.micro_plan import TIMES_CACHE
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 MOST_SETS, MOST_BYTES_OF_SETS = 64, 2**31

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from llmexp.launchers.micro.case import Case, Place
 from llmexp.launchers.micro.checks import differs, some, tolerance, weights_of
-from llmexp.plan.micro_plan import MicroPoint
+from llmexp.micro.plan.micro_plan import MicroPoint
 from llmexp.schema import BYTES_PER_ELEMENT
 
 # A product may be the sum of several parts' products, which are rounded as the result is.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from llmexp.launch.commands import ranks_of
+from llmexp.micro.config import MicroRunConfig
+from llmexp.micro.engine import MicroEngine
 from llmexp.record.plan import Command
-from llmexp.schema import MicroRunConfig
-from llmexp.tasks.micro.engine import MicroEngine
 
 WORKER = "llmexp.launchers.micro.worker"
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from llmexp.measure.calls import Call
-from llmexp.plan.micro_plan import MicroPoint
+from llmexp.micro.plan.micro_plan import MicroPoint
 
 IN_A_GRAPH = ", in a CUDA graph"
 # Backward runs in the stream of its forward pass, and an optimizer counts its steps on the host.

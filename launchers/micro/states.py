@@ -10,7 +10,7 @@ import torch
 
 from llmexp.launchers.micro.case import Case, Place
 from llmexp.launchers.micro.checks import UNIT_ROUNDOFF, differs, some, tolerance
-from llmexp.plan.micro_plan import ADAMW_BYTES_PER_PARAMETER, MicroPoint
+from llmexp.micro.plan.micro_plan import ADAMW_BYTES_PER_PARAMETER, MicroPoint
 
 # Direct input and output want addresses and sizes that are multiples of a block.
 BLOCK_BYTES = 4096

@@ -23,7 +23,7 @@ from llmexp.machine.processor import last_cache_bytes
 from llmexp.measure import memory
 from llmexp.measure.calls import CallProtocol, Timed, time_calls
 from llmexp.measure.clock import Clock, clock_for
-from llmexp.plan.micro_plan import CACHES, DEVICE, HOST, MicroPlan, MicroPoint
+from llmexp.micro.plan.micro_plan import CACHES, DEVICE, HOST, MicroPlan, MicroPoint
 from llmexp.record.samples import CallSample, RankSummary
 
 Maker = Callable[[MicroPoint, Place], Case]

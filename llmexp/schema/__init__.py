@@ -7,7 +7,6 @@ The YAML of `conf/` composes into the configuration of a task, such as `Training
 from __future__ import annotations
 
 from llmexp.schema.machine import HardwareConfig, NodeConfig
-from llmexp.schema.micro import MicroRunConfig
 from llmexp.schema.model import AdapterConfig, DenseModel, HfModel, MixtralModel, ModelConfig, SizedModel
 from llmexp.schema.run import EngineConfig, MeasureConfig, RunConfig, TaskConfig
 from llmexp.schema.runtime import ContainerRuntime, HereRuntime, InterpreterRuntime, RuntimeConfig
@@ -29,7 +28,6 @@ __all__ = [
     "HfModel",
     "InterpreterRuntime",
     "MeasureConfig",
-    "MicroRunConfig",
     "MixtralModel",
     "ModelConfig",
     "NodeConfig",

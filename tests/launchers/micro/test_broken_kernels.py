@@ -14,7 +14,7 @@ from torch.nn import functional
 from llmexp.launchers.attention.causal import flash, unfused
 from llmexp.launchers.micro import attention, compute, worker
 from llmexp.launchers.micro.case import Place
-from llmexp.plan.micro_plan import MicroPoint
+from llmexp.micro.plan.micro_plan import MicroPoint
 
 Break = Callable[[pytest.MonkeyPatch], None]
 HEADS = {"batch": 2, "heads": 8, "kv_heads": 4, "seq_len": 192, "head_dim": 32}

@@ -9,7 +9,7 @@ import torch
 
 from llmexp.launchers.micro import collectives, compute, worker
 from llmexp.launchers.micro.case import Place
-from llmexp.plan.micro_plan import MicroPoint
+from llmexp.micro.plan.micro_plan import MicroPoint
 
 CACHE_BYTES = 2**16
 HEADS = {"batch": 1, "heads": 4, "kv_heads": 2, "seq_len": 160, "head_dim": 16}

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from llmexp.launchers.micro.graphs import can_be_graphed, graph_of
-from llmexp.plan.micro_plan import MicroPoint
+from llmexp.micro.plan.micro_plan import MicroPoint
 
 
 @pytest.mark.parametrize(

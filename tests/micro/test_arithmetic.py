@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from llmexp.plan.micro_plan import MicroPoint
-from llmexp.tasks.micro.arithmetic import bytes_moved, flops
+from llmexp.micro.arithmetic import bytes_moved, flops
+from llmexp.micro.plan.micro_plan import MicroPoint
 
 HEADS = {"batch": 2, "heads": 4, "kv_heads": 2, "seq_len": 10, "head_dim": 8}
 

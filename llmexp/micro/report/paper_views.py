@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from llmexp.micro.report.paper import PAPER_TIME
+from llmexp.micro.report.tables import point_tables
 from llmexp.report.paper.names import TITLES, name_of, words_of
 from llmexp.report.paper.view import PaperView
 from llmexp.report.row import Row
-from llmexp.tasks.micro.report.paper import PAPER_TIME
-from llmexp.tasks.micro.report.tables import point_tables
 
 _FIGURE_NOTE = "the paper draws these points and prints none of them"
 

@@ -8,11 +8,11 @@ from statistics import median, quantiles
 
 from llmexp.analysis.quantity import Measurement, over_repeats
 from llmexp.analysis.window import Repeat
-from llmexp.plan.micro_plan import MicroPlan, MicroPoint
+from llmexp.micro.arithmetic import bytes_moved, data_bytes, flops
+from llmexp.micro.plan.micro_plan import MicroPlan, MicroPoint
 from llmexp.record.collectives import bus_factor
 from llmexp.record.result import ResultPoint
 from llmexp.record.samples import CallSample, RankSummary, read_samples
-from llmexp.tasks.micro.arithmetic import bytes_moved, data_bytes, flops
 
 DURING, BEFORE = "the run ended while this was measured", "the run ended before this was measured"
 # The bytes that a point's calls go through, one set of inputs after the other, before the first set comes again.

@@ -8,9 +8,8 @@ from itertools import product
 from llmexp.errors import ConfigError
 from llmexp.inputs.shape import ModelShape, shape_of
 from llmexp.machine import bf16
-from llmexp.plan.micro_plan import MicroPoint
-from llmexp.schema import MicroRunConfig
-from llmexp.schema.micro import AttentionPoints, GemmPoints, OperatorPoints, OptimizerPoints
+from llmexp.micro.config import AttentionPoints, GemmPoints, MicroRunConfig, OperatorPoints, OptimizerPoints
+from llmexp.micro.plan.micro_plan import MicroPoint
 
 FAMILIES = ("gemm", "memory", "copies", "collectives", "attention", "operators", "optimizer", "disk")
 

@@ -9,9 +9,9 @@ import pytest
 from planning import make_plan
 
 from llmexp.errors import ConfigError
-from llmexp.plan.micro_plan import MicroPlan
+from llmexp.micro.plan.micro_plan import MicroPlan
+from llmexp.micro.points import BEFORE, DURING, read_unfinished, results
 from llmexp.record.samples import CallSample
-from llmexp.tasks.micro.points import BEFORE, DURING, read_unfinished, results
 
 WORDS = ("task=micro", "hardware=cpu")
 

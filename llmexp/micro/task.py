@@ -7,20 +7,20 @@ from pathlib import Path
 
 from llmexp.analysis.contention import Machine, disturbances, sm_clocks
 from llmexp.analysis.quantity import Measurement
-from llmexp.plan.micro_plan import MicroPlan
-from llmexp.plan.micro_points import points_of
+from llmexp.micro.config import MicroRunConfig
+from llmexp.micro.engine import MicroEngine
+from llmexp.micro.limits import LIMITS
+from llmexp.micro.plan.micro_plan import MicroPlan
+from llmexp.micro.plan.micro_points import points_of
+from llmexp.micro.points import MicroRepeat, read_unfinished, results
+from llmexp.micro.report.curves import draw_curves
+from llmexp.micro.report.section import MicroSection
 from llmexp.record.result import Metric, ResultPoint, Stability
 from llmexp.record.run_id import identity
 from llmexp.record.samples import CallSample
 from llmexp.registry import get_engine
 from llmexp.report.row import Row
-from llmexp.schema import MicroRunConfig
 from llmexp.tasks.base import Task
-from llmexp.tasks.micro.engine import MicroEngine
-from llmexp.tasks.micro.limits import LIMITS
-from llmexp.tasks.micro.points import MicroRepeat, read_unfinished, results
-from llmexp.tasks.micro.report.curves import draw_curves
-from llmexp.tasks.micro.report.section import MicroSection
 
 
 class Micro(Task[MicroRunConfig, MicroPlan]):

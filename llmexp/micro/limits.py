@@ -8,11 +8,11 @@ from typing import Any, get_args
 
 from llmexp.analysis.metric import Metrics, MetricSpec
 from llmexp.analysis.quantity import Measurement
-from llmexp.plan.micro_plan import CACHES, TIMES_CACHE, MicroPlan
+from llmexp.micro.arithmetic import memory_of
+from llmexp.micro.config import Collective
+from llmexp.micro.plan.micro_plan import CACHES, TIMES_CACHE, MicroPlan
+from llmexp.micro.points import DATA, MicroRepeat, result_of
 from llmexp.record.result import ResultPoint
-from llmexp.schema.micro import Collective
-from llmexp.tasks.micro.arithmetic import memory_of
-from llmexp.tasks.micro.points import DATA, MicroRepeat, result_of
 
 COPIES = {
     "host_to_device_pinned": "copies from pinned host memory to the device",

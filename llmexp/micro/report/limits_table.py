@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from llmexp.analysis.metric import MetricSpec
-from llmexp.plan.micro_plan import TIMES_CACHE
+from llmexp.micro.limits import Limit, cache_bytes
+from llmexp.micro.plan.micro_plan import TIMES_CACHE
+from llmexp.micro.report.units import in_bytes, prefix_of
 from llmexp.record.digits import rounded
 from llmexp.record.result import RunResult, RunStatus
 from llmexp.report.columns import Column, Detail
 from llmexp.report.row import Row
-from llmexp.tasks.micro.limits import Limit, cache_bytes
-from llmexp.tasks.micro.report.units import in_bytes, prefix_of
 
 IN_CACHE, CACHE_UNKNOWN = "in the cache", "cache unknown"
 LARGER = "micro.memory.bytes, micro.copies.bytes or micro.optimizer.parameters"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
+from llmexp.micro.config import MicroRunConfig
 from llmexp.record.plan import Command
-from llmexp.schema import MicroRunConfig
 from llmexp.tasks.engine import Engine
 
 

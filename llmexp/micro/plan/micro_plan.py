@@ -6,9 +6,9 @@ from typing import Any
 
 from pydantic import Field
 
+from llmexp.micro.config import MicroRunConfig
 from llmexp.record.plan import RunPlan
 from llmexp.record.samples import Record
-from llmexp.schema import MicroRunConfig
 
 # A point whose inputs are in the cache measures the cache; its sets of inputs take this many times the cache's size.
 TIMES_CACHE = 2

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from planning import make_plan
 
+from llmexp.micro.points import DURING
+from llmexp.micro.report.limits_table import limits_table
+from llmexp.micro.report.section import MicroSection
+from llmexp.micro.report.tables import percent_of_peak, point_tables
+from llmexp.micro.report.units import in_bytes, in_seconds
+from llmexp.micro.task import MICRO
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import Metric, ResultPoint, RunResult, RunStatus
 from llmexp.report.columns import Detail
 from llmexp.report.row import Row
-from llmexp.tasks.micro.points import DURING
-from llmexp.tasks.micro.report.limits_table import limits_table
-from llmexp.tasks.micro.report.section import MicroSection
-from llmexp.tasks.micro.report.tables import percent_of_peak, point_tables
-from llmexp.tasks.micro.report.units import in_bytes, in_seconds
-from llmexp.tasks.micro.task import MICRO
 
 GEMM = {"family": "gemm", "kind": "gemm", "dtype": "bf16", "m": 666, "n": 11008, "k": 4096}
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from llmexp.micro.report.units import in_seconds
 from llmexp.record.digits import three_digits
 from llmexp.record.result import ResultPoint
 from llmexp.reference import SOURCE, PaperGemm, paper_gemm
 from llmexp.report.columns import Column
 from llmexp.report.row import Row
-from llmexp.tasks.micro.report.units import in_seconds
 
 # Table XII is of this machine.
 HARDWARE = "a800"

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from llmexp.micro.report.tables import TITLES, heading_of
+from llmexp.micro.report.units import in_bytes
 from llmexp.record.result import ResultPoint
 from llmexp.report.picture import COLOURS, new_figure, plain, save
 from llmexp.report.row import Row
-from llmexp.tasks.micro.report.tables import TITLES, heading_of
-from llmexp.tasks.micro.report.units import in_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

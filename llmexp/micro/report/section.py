@@ -6,6 +6,10 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from llmexp.micro.report.curves import draw_curves
+from llmexp.micro.report.limits_table import limits_table
+from llmexp.micro.report.paper_views import paper_views
+from llmexp.micro.report.tables import point_tables
 from llmexp.record.result import RunStatus
 from llmexp.report.columns import Bars, Column, Detail
 from llmexp.report.legend import legend_of_runs, legend_of_signs
@@ -14,10 +18,6 @@ from llmexp.report.paper.view import PaperView
 from llmexp.report.row import Row
 from llmexp.report.section import Section
 from llmexp.report.signs import doubt_sign
-from llmexp.tasks.micro.report.curves import draw_curves
-from llmexp.tasks.micro.report.limits_table import limits_table
-from llmexp.tasks.micro.report.paper_views import paper_views
-from llmexp.tasks.micro.report.tables import point_tables
 
 # Limits in the picture, each the first of these that was measured.
 _PANELS = (

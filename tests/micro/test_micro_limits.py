@@ -8,10 +8,10 @@ import pytest
 from planning import make_plan
 
 from llmexp.analysis.window import Repeat
-from llmexp.plan.micro_plan import MicroPlan
+from llmexp.micro.limits import LIMITS
+from llmexp.micro.plan.micro_plan import MicroPlan
+from llmexp.micro.points import MicroRepeat
 from llmexp.record.samples import CallSample, RankSummary
-from llmexp.tasks.micro.limits import LIMITS
-from llmexp.tasks.micro.points import MicroRepeat
 
 SIZES = (2**16, 2**20, 2**26)
 COPIES = ("micro=copies", "micro.copies.kinds=[device_to_device]", f"micro.copies.bytes={[*SIZES]}")

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from llmexp.plan.micro_plan import DEVICE, TIMES_CACHE, MicroPlan
+from llmexp.micro.arithmetic import memory_of
+from llmexp.micro.limits import cache_bytes, is_beyond_cache
+from llmexp.micro.plan.micro_plan import DEVICE, TIMES_CACHE, MicroPlan
+from llmexp.micro.points import DURING
+from llmexp.micro.report.paper import paper_columns, paper_legend
+from llmexp.micro.report.units import in_bytes, in_seconds, prefix_of
 from llmexp.record.digits import rounded
 from llmexp.record.result import ResultPoint
 from llmexp.report.columns import Column, Detail
 from llmexp.report.row import Row
-from llmexp.tasks.micro.arithmetic import memory_of
-from llmexp.tasks.micro.limits import cache_bytes, is_beyond_cache
-from llmexp.tasks.micro.points import DURING
-from llmexp.tasks.micro.report.paper import paper_columns, paper_legend
-from llmexp.tasks.micro.report.units import in_bytes, in_seconds, prefix_of
 
 FEW, CACHED = "*", "†"
 # With blanks that no renderer breaks.

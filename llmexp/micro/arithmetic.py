@@ -8,7 +8,7 @@ has to move, each input read and each output written once.
 
 from __future__ import annotations
 
-from llmexp.plan.micro_plan import ADAMW_BYTES_PER_PARAMETER, DEVICE, HOST, MicroPoint
+from llmexp.micro.plan.micro_plan import ADAMW_BYTES_PER_PARAMETER, DEVICE, HOST, MicroPoint
 from llmexp.schema import BYTES_PER_ELEMENT
 
 UNFUSED_BACKWARD, FUSED_BACKWARD = 2.0, 2.5
