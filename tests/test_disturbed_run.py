@@ -44,6 +44,6 @@ def test_a_hog_beside_the_run_makes_it_unstable(tmp_path: Path) -> None:
     assert result.stability.verdict == "unstable"
     assert result.stability.other_cores is not None
     assert result.stability.other_cores > 0.4
-    assert "contention: other processes took" in " ".join(result.stability.reasons)
+    assert "contention: other processes took" in result.stability.words
     assert "! unstable: " in done.stdout
     assert "(1) unstable: contention: other processes took" in done.stdout

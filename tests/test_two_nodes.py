@@ -65,7 +65,7 @@ def test_two_nodes_train_as_one_does_and_each_tells_what_disturbs_it(tmp_path: P
     assert two.environment["communication"]["interfaces"] == ["lo"]
     contended = [
         reason.partition("contention: ")[0]
-        for reason in two.stability.reasons
+        for reason in (doubt.words for doubt in two.stability.reasons)
         if "contention: other processes took" in reason
     ]
     assert contended == ["", "node 1: "]

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from llmexp.record.plan import RunPlan
     from llmexp.schema import HardwareConfig
-    from llmexp.training.plan.training_plan import TrainingPlan
 
 P = TypeVar("P", bound="RunPlan")
 # Ranks that wait for a peer are left to the driver, which sees whether anything goes on. NCCL's own ten minutes would
@@ -98,17 +97,6 @@ def main(work: Callable[[P, Rank], RankSummary], plan_type: Callable[[], type[P]
     except BaseException as error:
         fail(rank, error)
     leave(0)
-
-
-def train(work: Callable[[TrainingPlan, Rank], RankSummary]) -> NoReturn:
-    """Run `work` for a training run's plan."""
-
-    def plan_type() -> type[TrainingPlan]:
-        from llmexp.training.plan.training_plan import TrainingPlan
-
-        return TrainingPlan
-
-    main(work, plan_type)
 
 
 def fail(rank: Rank, error: BaseException) -> NoReturn:

@@ -16,10 +16,11 @@ from typing import Any, NoReturn, TextIO
 from torch import distributed
 
 from llmexp import hook
-from llmexp.launchers.rank.frame import Rank, device_of, train
+from llmexp.launchers.rank.frame import Rank, device_of
 from llmexp.launchers.script.log_timed_rank import Printed
 from llmexp.launchers.script.own_model import OwnModel
 from llmexp.launchers.script.program_run import ProgramRun, ReportError, ended_after, ended_unheard
+from llmexp.launchers.training.frame import train
 from llmexp.machine.accelerators.here import visible_variables
 from llmexp.measure import memory
 from llmexp.measure.clock import clock_for

@@ -15,9 +15,10 @@ from llmexp.launchers.data import loader
 from llmexp.launchers.data.sequences import Sequences
 from llmexp.launchers.models.weights import weights_that_ran
 from llmexp.launchers.rank.binding import bind_beside
-from llmexp.launchers.rank.frame import Rank, device_of, gpu_uuid, lift_memory_limit, train
+from llmexp.launchers.rank.frame import Rank, device_of, gpu_uuid, lift_memory_limit
 from llmexp.launchers.rank.versions import rank_environment
 from llmexp.launchers.training.engine_kinds import RankEngine
+from llmexp.launchers.training.frame import train
 from llmexp.launchers.training.module_ranges import ranges_of, step_with_ranges
 from llmexp.launchers.training.state_watch import watch_over
 from llmexp.launchers.training.stopping import run_window

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from llmexp.analysis.throttling import Sample, counted, known_reasons, locked, sampled, sm_clock
 from llmexp.record.reading import read_json_lines
-from llmexp.record.result import SmClock
+from llmexp.record.result import Doubt, DoubtKind, SmClock
 from llmexp.record.samples import GpuWindow, origin_unix_s, read_samples
 from llmexp.record.samples import Sample as RankSample
 
@@ -20,8 +20,6 @@ Window = tuple[float, float]
 OTHER_CORES = 0.25
 # Whoever took fewer cores is not worth naming.
 NAMED_CORES = 0.05
-# These words are in no other reason than that of a host that others shared.
-WHILE_RANKS = "cores while the ranks compute with"
 
 
 @dataclass(frozen=True)
@@ -75,16 +73,16 @@ def windows_unix_s(ranks: Iterable[Path]) -> list[Window]:
     return [window for samples in ranks for window in _window_unix_s(samples)]
 
 
-def disturbances(machine: Machine) -> list[str]:
+def disturbances(machine: Machine) -> list[Doubt]:
     """Say with figures what kept the ranks from the hardware; empty where nothing did."""
-    by_gpu = (reason for index in _own_gpus(machine) for reason in _gpu(machine, index))
-    said = [*_host(machine), *by_gpu, *counted([window for window in machine.counted if window])]
-    return [f"{machine.name}: {reason}" if machine.name else reason for reason in said]
+    by_gpu = (doubt for index in _own_gpus(machine) for doubt in _gpu(machine, index))
+    throttled = map(_throttling, counted([window for window in machine.counted if window]))
+    before = f"{machine.name}: " if machine.name else ""
+    return [Doubt(kind=doubt.kind, words=before + doubt.words) for doubt in (*_host(machine), *by_gpu, *throttled)]
 
 
-def is_of_host(reason: str) -> bool:
-    """Tell whether a reason is that others took cores of the host, which meets whatever runs there meanwhile."""
-    return reason.startswith("contention: ") and WHILE_RANKS in reason
+def _throttling(words: str) -> Doubt:
+    return Doubt(kind=DoubtKind.THROTTLING, words=words)
 
 
 def sm_clocks(machine: Machine) -> list[SmClock]:
@@ -98,17 +96,18 @@ def sm_clocks(machine: Machine) -> list[SmClock]:
     return [clock for clock in found if clock]
 
 
-def _host(machine: Machine) -> Iterator[str]:
+def _host(machine: Machine) -> Iterator[Doubt]:
     other, stolen = machine.other_cores or 0.0, machine.stolen_cores
     spare = machine.cores - machine.wanted_cores
     if other + stolen > spare + OTHER_CORES:
         load = max(sample.get("load_average_1m", 0.0) for sample, _ in machine.samples)
         takers = {"other processes": other, "the hypervisor": stolen}
         took = " and ".join(f"{taker} took {cores:.2f}" for taker, cores in takers.items() if cores >= NAMED_CORES)
-        yield (
-            f"contention: {took} of {machine.cores} {WHILE_RANKS} {machine.wanted_cores} "
+        words = (
+            f"contention: {took} of {machine.cores} cores while the ranks compute with {machine.wanted_cores} "
             f"(highest load average {load:.1f})"
         )
+        yield Doubt(kind=DoubtKind.CONTENTION, words=words)
 
 
 def _own_gpus(machine: Machine) -> list[int]:
@@ -125,13 +124,14 @@ def _own_gpus(machine: Machine) -> list[int]:
     return own or [index for index in indices if index in named] or indices
 
 
-def _gpu(machine: Machine, index: int) -> Iterator[str]:
+def _gpu(machine: Machine, index: int) -> Iterator[Doubt]:
     samples = _of_gpu([sample for sample, _ in machine.samples], index)
     others = max(sample.get("other_processes", 0) if sample.get("own_processes") else 0 for sample in samples)
     if others:
-        yield f"contention: {others:.0f} other processes on GPU {index}"
-    yield from sampled(index, samples, known_reasons(machine.counted))
-    yield from locked(index, _of_gpu(machine.within, index))
+        words = f"contention: {others:.0f} other processes on GPU {index}"
+        yield Doubt(kind=DoubtKind.GPU_CONTENTION, words=words)
+    yield from map(_throttling, sampled(index, samples, known_reasons(machine.counted)))
+    yield from map(_throttling, locked(index, _of_gpu(machine.within, index)))
 
 
 def _of_gpu(samples: Iterable[Sample], index: int) -> list[Sample]:

@@ -6,15 +6,15 @@ It is for runs whose repeats took turns on a host that other programs shared. do
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import log, sqrt
 from statistics import fmean, stdev
 
-from llmexp.analysis.contention import OTHER_CORES, is_of_host
+from llmexp.analysis.contention import OTHER_CORES
 from llmexp.analysis.inference import Estimate
-from llmexp.record.result import Stability
+from llmexp.record.result import DoubtKind, Stability
 
 # The probability that any run of a table is told from another by its rounds, where all are equally fast.
 ERROR = 0.02
@@ -79,13 +79,13 @@ def paired(a: Sequence[RepeatInRound], b: Sequence[RepeatInRound]) -> PairedEsti
     )
 
 
-def is_contended(judged: Stability | None, besides: tuple[str, ...] = ()) -> bool:
+def is_contended(judged: Stability | None, besides: Collection[DoubtKind] = ()) -> bool:
     """Tell whether only a host that others shared speaks against a run, or nothing.
 
-    Reasons that begin with one of `besides` are for the caller to allow for.
+    Reasons of the kinds in `besides` are for the caller to allow for.
     """
-    against = judged.reasons if judged and judged.verdict == "unstable" else []
-    return all(is_of_host(reason) or reason.startswith(besides) for reason in against)
+    reasons = judged.reasons if judged and judged.verdict == "unstable" else []
+    return all(reason.kind in (DoubtKind.CONTENTION, *besides) for reason in reasons)
 
 
 def _took_turns(rounds: Sequence[Round]) -> bool:

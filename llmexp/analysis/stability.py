@@ -24,7 +24,7 @@ from llmexp.analysis.inference import (
 )
 from llmexp.analysis.quantity import Measurement
 from llmexp.analysis.window import Repeat, duration_s, slowest, timed_shares
-from llmexp.record.result import Stability
+from llmexp.record.result import Doubt, DoubtKind, Stability
 from llmexp.record.samples import Sample
 
 AnyRepeat = Repeat[Any, Any]
@@ -66,7 +66,7 @@ def judge(
     speeds: Sequence[Measurement],
     machines: Sequence[Machine],
     metric: str,
-    of_task: Sequence[str] = (),
+    of_task: Sequence[Doubt] = (),
 ) -> Stability:
     """Judge a run by its repeats and their rates, which are of the metric of that name.
 
@@ -78,11 +78,11 @@ def judge(
     disturbed = [reason for machine in machines for reason in disturbances(machine)]
     other_cores = [machine.other_cores for machine in machines if machine.other_cores is not None]
     against = [*of_task, *disturbed, *(_drifted(drifted) or _not_warm(settled)), *_held_up(repeats)]
-    missing = _missing(repeats, too_wide(found, metric) if found else None, together, settled)
+    lacking = _missing(repeats, too_wide(found, metric) if found else None, together, settled)
     return Stability(
         metric=metric,
-        verdict="unstable" if against else "unknown" if missing else "stable",
-        reasons=against or missing,
+        verdict="unstable" if against else "unknown" if lacking else "stable",
+        reasons=against or lacking,
         low=max(found.mean - found.half_width, 0.0) if found else None,
         high=found.mean + found.half_width if found else None,
         source=found.source if found else None,
@@ -170,33 +170,32 @@ def _counts(change: Estimate | None, confidence: float = CONFIDENCE) -> bool:
     return change is not None and abs(change.ratio - 1) > RELEVANT and change.differs(confidence)
 
 
-def _drifted(found: Estimate | None) -> list[str]:
-    return (
-        [f"drift: steps of the window's last third took {found.ratio:.2f} times those of its first"]
-        if found and _counts(found)
-        else []
-    )
+def _drifted(found: Estimate | None) -> list[Doubt]:
+    if not (found and _counts(found)):
+        return []
+    words = f"drift: steps of the window's last third took {found.ratio:.2f} times those of its first"
+    return [Doubt(kind=DoubtKind.DRIFT, words=words)]
 
 
-def _not_warm(found: Estimate | None) -> list[str]:
-    return (
-        [f"warm-up not settled: its last steps took {found.ratio:.2f} times those of the window"]
-        if found and _counts(found)
-        else []
-    )
+def _not_warm(found: Estimate | None) -> list[Doubt]:
+    if not (found and _counts(found)):
+        return []
+    words = f"warm-up not settled: its last steps took {found.ratio:.2f} times those of the window"
+    return [Doubt(kind=DoubtKind.WARMUP, words=words)]
 
 
-def _held_up(repeats: Sequence[AnyRepeat]) -> list[str]:
+def _held_up(repeats: Sequence[AnyRepeat]) -> list[Doubt]:
     share = min(share for repeat in repeats for share in timed_shares(repeat))
     if share >= 1 - RELEVANT:
         return []
-    return [
+    words = (
         f"host between steps: only {100 * share:.1f} % of the window was inside steps, between them the "
         "device waited for the host"
-    ]
+    )
+    return [Doubt(kind=DoubtKind.HOST, words=words)]
 
 
-def too_wide(found: Interval, metric: str) -> list[str]:
+def too_wide(found: Interval, metric: str) -> list[Doubt]:
     """Say why an interval is too wide to rely on; empty where it is not."""
     if found.share <= RELEVANT:
         return []
@@ -205,37 +204,33 @@ def too_wide(found: Interval, metric: str) -> list[str]:
         f"from {found.count} "
     )
     if found.source == "steps":
-        return [f"{said}batches of steps: take more"]
+        return [Doubt(kind=DoubtKind.NOISE, words=f"{said}batches of steps: take more")]
     needed = repeats_for(found.share / half_width_of_one(found.count), RELEVANT)
-    return [
-        f"{said}repeats: "
-        f"""{
-            f"about {needed} would make it less than {RELEVANT:.0%}"
-            if needed
-            else "find what makes them differ so much"
-        }"""
-    ]
+    enough = f"about {needed} would make it less than {RELEVANT:.0%}"
+    words = f"{said}repeats: {enough if needed else 'find what makes them differ so much'}"
+    return [Doubt(kind=DoubtKind.NOISE, words=words)]
 
 
 def _missing(
-    repeats: Sequence[AnyRepeat], wide: list[str] | None, drifted: Estimate | None, settled: Estimate | None
-) -> list[str]:
+    repeats: Sequence[AnyRepeat], wide: list[Doubt] | None, drifted: Estimate | None, settled: Estimate | None
+) -> list[Doubt]:
     """Say what a verdict lacks; a drift that cannot be judged leaves the verdict open.
 
     `wide` is what is said of the interval, or None where there is no interval.
     """
     if not all(map(_of_one_size, repeats)):
-        return ["sequences grew from step to step, whose times say nothing of each other then"]
+        return [missing("sequences grew from step to step, whose times say nothing of each other then")]
     shortest = min(len(repeat.measured) for repeat in repeats)
     if drifted is None or wide is None:
-        return [f"too few steps to judge: {shortest} in the window, {MIN_STEPS} are needed"]
+        return [missing(f"too few steps to judge: {shortest} in the window, {MIN_STEPS} are needed")]
     if settled is None:
-        return [f"warm-up too short to judge: {WARMUP_END + 1} steps are needed"]
+        return [missing(f"warm-up too short to judge: {WARMUP_END + 1} steps are needed")]
     shows = drifted.is_within(RULED_OUT, CONFIDENCE)
-    hidden = [] if shows else [f"steps scatter so much that a drift of {RULED_OUT:.0%} would not show: take more steps"]
-    alone = (
-        ["one repeat is one process, and how far another would be from it is not known: measure.repeats=3 tells"]
-        if len(repeats) == 1
-        else []
-    )
-    return [*wide, *hidden, *alone]
+    hidden = f"steps scatter so much that a drift of {RULED_OUT:.0%} would not show: take more steps"
+    alone = "one repeat is one process, and how far another would be from it is not known: measure.repeats=3 tells"
+    return [*wide, *[missing(hidden)] * (not shows), *[missing(alone)] * (len(repeats) == 1)]
+
+
+def missing(words: str) -> Doubt:
+    """Return what a verdict lacks."""
+    return Doubt(kind=DoubtKind.MISSING, words=words)

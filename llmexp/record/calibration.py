@@ -91,5 +91,5 @@ def _calibration(folder: Path, result: RunResult, processes: int) -> Calibration
         for name, metric in result.metrics.items()
         if metric and (result.processes == processes or not name.endswith("_busbw_bytes_per_s"))
     }
-    doubt = "; ".join(result.stability.reasons) if result.stability else ""
+    doubt = result.stability.words if result.stability else ""
     return Calibration(run=str(folder), measured_at=result.ended_at, limits=limits, doubt=doubt)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from llmexp.record.samples import Number, RankFailure, Record
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class RunStatus(StrEnum):
@@ -81,13 +82,59 @@ class SmClock(Record):
     )
 
 
+class DoubtKind(StrEnum):
+    """The kind of what speaks against relying on a measurement."""
+
+    CONTENTION = "contention"
+    GPU_CONTENTION = "gpu_contention"
+    THROTTLING = "throttling"
+    COMPILATION = "compilation"
+    DRIFT = "drift"
+    WARMUP = "warmup"
+    HOST = "host"
+    NOISE = "noise"
+    CLIENT = "client"
+    REQUESTS = "requests"
+    MISSING = "missing"
+    OTHER = "other"
+
+
+# How the reasons of schema 1 begin, which had no kinds. The first one is of cores of the host; there was one of GPUs.
+_BEGINS = {
+    r"(\S+: )?contention: .* cores while the ranks": DoubtKind.CONTENTION,
+    r"(\S+: )?contention: ": DoubtKind.GPU_CONTENTION,
+    r"(\S+: )?GPU \d+ throttled": DoubtKind.THROTTLING,
+    "compilation: ": DoubtKind.COMPILATION,
+    "drift: ": DoubtKind.DRIFT,
+    "warm-up not settled": DoubtKind.WARMUP,
+    "host between steps": DoubtKind.HOST,
+    "noise: ": DoubtKind.NOISE,
+    "client: ": DoubtKind.CLIENT,
+    "requests: ": DoubtKind.REQUESTS,
+    "too few steps|warm-up too short|steps scatter|one repeat is|sequences grew": DoubtKind.MISSING,
+}
+
+
+class Doubt(Record):
+    """What speaks against relying on a measurement, or is missing to judge it: its kind, and words with the figures."""
+
+    kind: DoubtKind
+    words: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_schema_1(cls, found: Any) -> Any:
+        if not isinstance(found, str):
+            return found
+        kind = next((kind for begin, kind in _BEGINS.items() if re.match(begin, found)), DoubtKind.OTHER)
+        return {"kind": kind, "words": found}
+
+
 class Stability(Record):
     """The reliability of a successful run's rate: a verdict, the reasons against it, and a 95 % confidence interval."""
 
     verdict: Literal["stable", "unstable", "unknown"]
-    reasons: list[str] = Field(
-        default_factory=list, description="each with its figures; of an unknown one, what is missing"
-    )
+    reasons: list[Doubt] = Field(default_factory=list, description="of an unknown verdict, what is missing")
     metric: str = Field("", description="the rate that is judged, such as tokens_per_s")
     low: float | None = Field(None, description="lower end of its 95 % confidence interval")
     high: float | None = Field(None, description="the interval's upper end")
@@ -110,6 +157,11 @@ class Stability(Record):
         default_factory=list,
         description="folders of the sweep's runs that were on this host during a window or a part of it",
     )
+
+    @property
+    def words(self) -> str:
+        """All reasons, in words."""
+        return "; ".join(reason.words for reason in self.reasons)
 
 
 class PointVerdict(Record):

@@ -74,7 +74,7 @@ def measured(row: Row) -> Measured:
         environment=environment,
         state=row.state,
         reason=row.reason,
-        unstable="; ".join(judged.reasons) if judged and judged.verdict == "unstable" else "",
+        unstable=judged.words if judged and judged.verdict == "unstable" else "",
         rate=row.plan.rate,
         metrics={name: metric for name, metric in (result.metrics if result else {}).items() if metric},
         trained=row.trained,

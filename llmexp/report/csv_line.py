@@ -50,7 +50,7 @@ def _stability(rate: str, judged: Stability | None) -> dict[str, Any]:
     clock = min(judged.sm_clocks, key=lambda clock: clock.mean_megahertz, default=None) if judged else None
     return {
         "stability": judged and judged.verdict,
-        "stability_reasons": judged and "; ".join(judged.reasons),
+        "stability_reasons": judged and judged.words,
         **ends,
         "interval_source": judged and judged.source,
         "beside": judged and "; ".join(judged.beside),

@@ -73,9 +73,7 @@ def _doubts(judged: tuple[Stability | None, Stability | None]) -> str:
     """
     named = zip(("first", "second"), judged, strict=True)
     found = [
-        f"the {name} measurement is unstable ({'; '.join(one.reasons)})"
-        for name, one in named
-        if one and one.verdict == "unstable"
+        f"the {name} measurement is unstable ({one.words})" for name, one in named if one and one.verdict == "unstable"
     ]
     return " and ".join(found)
 

@@ -117,7 +117,7 @@ class Row:
     def doubt(self) -> str:
         """The reason why the measurement cannot be relied on, or why that is not known; empty where neither applies."""
         judged = self.stability
-        return f"{DOUBTS[judged.verdict]}: {'; '.join(judged.reasons)}" if judged and judged.verdict in DOUBTS else ""
+        return f"{DOUBTS[judged.verdict]}: {judged.words}" if judged and judged.verdict in DOUBTS else ""
 
 
 def read_row(folder: RunFolder, parts: SharedParts | None = None) -> Row:

@@ -9,9 +9,9 @@ from llmexp.analysis.load_window import LoadWindow
 from llmexp.analysis.percentiles import percentile
 from llmexp.analysis.quantity import Measurement
 from llmexp.analysis.request_latency import latencies
-from llmexp.analysis.stability import interval, too_wide
+from llmexp.analysis.stability import interval, missing, too_wide
 from llmexp.record.digits import rounded
-from llmexp.record.result import Stability
+from llmexp.record.result import Doubt, DoubtKind, Stability
 from llmexp.serving.plan.serving_plan import LoadPoint, ServingPlan
 from llmexp.serving.points import ServingRepeat, floor_of, requests_of
 
@@ -28,12 +28,12 @@ def judge_serving(
         return None
     found = interval(rates) if len(rates) > 1 else None
     against = [reason for machine in machines for reason in disturbances(machine)]
-    against += dict.fromkeys(reason for repeat in repeats for reason in doubts(plan, repeat))
-    missing = [*_without_floors(repeats), *(too_wide(found, plan.rate) if found else [ALONE])]
+    against += dict.fromkeys(doubt for repeat in repeats for doubt in doubts(plan, repeat))
+    lacking = [*_without_floors(repeats), *(too_wide(found, plan.rate) if found else [missing(ALONE)])]
     return Stability(
         metric=plan.rate,
-        verdict="unstable" if against else "unknown" if missing else "stable",
-        reasons=against or missing,
+        verdict="unstable" if against else "unknown" if lacking else "stable",
+        reasons=against or lacking,
         low=max(found.mean - found.half_width, 0.0) if found else None,
         high=found.mean + found.half_width if found else None,
         source="repeats" if found else None,
@@ -41,17 +41,18 @@ def judge_serving(
     )
 
 
-def _without_floors(repeats: Sequence[ServingRepeat]) -> list[str]:
+def _without_floors(repeats: Sequence[ServingRepeat]) -> list[Doubt]:
     """Say where the client may have been the bottleneck for all that is known."""
     reasons = dict.fromkeys(repeat.ranks[0].no_floors for repeat in repeats if repeat.ranks[0].no_floors)
-    return [f"client: its own share was not measured: {reason}" for reason in reasons]
+    words = [f"client: its own share was not measured: {reason}" for reason in reasons]
+    return [Doubt(kind=DoubtKind.CLIENT, words=text) for text in words]
 
 
-def doubts(plan: ServingPlan, repeat: ServingRepeat) -> Iterator[str]:
+def doubts(plan: ServingPlan, repeat: ServingRepeat) -> Iterator[Doubt]:
     """Yield what speaks against a repeat's load points."""
     for point in repeat.loads(plan):
-        yield from _failed(point, repeat)
-        yield from _client(point, repeat)
+        yield from (Doubt(kind=DoubtKind.REQUESTS, words=words) for words in _failed(point, repeat))
+        yield from (Doubt(kind=DoubtKind.CLIENT, words=words) for words in _client(point, repeat))
 
 
 def _failed(point: LoadPoint, repeat: ServingRepeat) -> Iterator[str]:

@@ -15,7 +15,7 @@ from llmexp.analysis.window import Repeat, read_repeat
 from llmexp.record.digits import rounded
 from llmexp.record.memory import Fit
 from llmexp.record.plan import RunPlan
-from llmexp.record.result import Metric, ResultPoint, RunResult, Stability
+from llmexp.record.result import Doubt, Metric, ResultPoint, RunResult, Stability
 from llmexp.record.samples import RankSummary, Sample
 from llmexp.report.row import Row
 from llmexp.report.section import Section
@@ -100,7 +100,7 @@ class Task(ABC, Generic[C, P]):
         None where not every repeat has the rate.
         """
         rates = self.rates(plan, repeats)
-        return judge(repeats, rates, machines, plan.rate, self.against(repeats)) if len(rates) == len(repeats) else None
+        return judge(repeats, rates, machines, plan.rate, self.doubts(repeats)) if len(rates) == len(repeats) else None
 
     def points(self, plan: P, repeats: Sequence[AnyRepeat]) -> list[ResultPoint]:
         """Return further results, for a run that gives several."""
@@ -113,8 +113,8 @@ class Task(ABC, Generic[C, P]):
     def draw(self, row: Row, figures: Path) -> None:
         """Draw a run's own pictures into the folder of its figures, besides the curves of its samples."""
 
-    def against(self, repeats: Sequence[AnyRepeat]) -> list[str]:
-        """Return what the task's own samples say against relying on a measurement, in words."""
+    def doubts(self, repeats: Sequence[AnyRepeat]) -> list[Doubt]:
+        """Return what the task's own samples say against relying on a measurement."""
         return []
 
     def remark(self, repeats: Sequence[AnyRepeat]) -> str:

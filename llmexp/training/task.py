@@ -8,7 +8,7 @@ from pathlib import Path
 
 from llmexp.analysis.stability import is_known_to
 from llmexp.record.memory import Fit
-from llmexp.record.result import Metric, ResultPoint, RunResult
+from llmexp.record.result import Doubt, DoubtKind, Metric, ResultPoint, RunResult
 from llmexp.record.samples import StepSample, TrainingSummary
 from llmexp.report.row import Row
 from llmexp.tasks.base import Task
@@ -74,14 +74,11 @@ class Training(Task[TrainingConfig, TrainingPlan]):
         """Return degrees, FLOPs, peak and price."""
         return RunConstants.of(plan)
 
-    def against(self, repeats: Sequence[TrainingRepeat]) -> list[str]:
+    def doubts(self, repeats: Sequence[TrainingRepeat]) -> list[Doubt]:
         """Report graphs that torch.compile made while steps were measured."""
         graphs = max(rank.compiled_in_window for repeat in repeats for rank in repeat.ranks)
-        return (
-            [f"compilation: torch.compile made {graphs} graph{'s' * (graphs > 1)} inside the measured window"]
-            if graphs
-            else []
-        )
+        words = f"compilation: torch.compile made {graphs} graph{'s' * (graphs > 1)} inside the measured window"
+        return [Doubt(kind=DoubtKind.COMPILATION, words=words)] if graphs else []
 
     def remark(self, repeats: Sequence[TrainingRepeat]) -> str:
         """Say that the loss diverged, where it did."""

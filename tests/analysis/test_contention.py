@@ -4,7 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from llmexp.analysis.contention import Machine, disturbances, read_machine
+from llmexp.analysis import contention
+from llmexp.analysis.contention import Machine, read_machine
+
+
+def disturbances(machine: Machine) -> list[str]:
+    return [doubt.words for doubt in contention.disturbances(machine)]
 
 
 def machine(*samples, cores=2, wanted=2):

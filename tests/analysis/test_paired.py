@@ -8,7 +8,7 @@ import pytest
 from llmexp.analysis.contention import Machine, disturbances
 from llmexp.analysis.inference import t_factor
 from llmexp.analysis.paired import ALLOWED_POWER, RepeatInRound, is_contended, paired
-from llmexp.record.result import Stability
+from llmexp.record.result import Doubt, DoubtKind, Stability
 
 CORES = 4
 
@@ -78,7 +78,7 @@ def test_repeats_that_took_no_turns_are_not_paired():
 def test_nothing_but_a_shared_host_may_speak_against_a_run():
     of_host = disturbances(Machine([({"cpu_other_cores": 1.0}, 5.0)], cores=2, wanted_cores=2))
 
-    def contended(*reasons: str, besides: tuple[str, ...] = ()) -> bool:
+    def contended(*reasons: str | Doubt, besides: tuple[DoubtKind, ...] = ()) -> bool:
         return is_contended(Stability(verdict="unstable", reasons=list(reasons)), besides)
 
     assert contended(*of_host)
@@ -86,4 +86,4 @@ def test_nothing_but_a_shared_host_may_speak_against_a_run():
     assert is_contended(Stability(verdict="unknown", reasons=["noise: …"]))
     for other in ("contention: 2 other processes on GPU 0", "GPU 0 throttled (heat) …", "compilation: …", "drift: …"):
         assert not contended(*of_host, other)
-    assert contended(*of_host, "drift: …", besides=("drift",))
+    assert contended(*of_host, "drift: …", besides=(DoubtKind.DRIFT,))

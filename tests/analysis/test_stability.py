@@ -5,6 +5,7 @@ import pytest
 
 from llmexp.analysis.contention import Machine
 from llmexp.analysis.stability import drift, interval, judge, warmup_change
+from llmexp.record.result import Stability
 from llmexp.training.metrics import tokens_per_s
 from llmexp.training.repeats import RunConstants, read_training
 from llmexp.training.task import PRETRAIN
@@ -12,6 +13,10 @@ from llmexp.training.task import PRETRAIN
 QUIET = Machine([({"cpu_other_cores": 0.02}, 5.0)], cores=2, wanted_cores=2)
 CONTENDED = Machine([({"cpu_other_cores": 0.9, "load_average_1m": 3.2}, 5.0)], cores=2, wanted_cores=2)
 ONE = RunConstants(world_size=1, dp=1)
+
+
+def words(found: Stability) -> list[str]:
+    return [doubt.words for doubt in found.reasons]
 
 
 @pytest.fixture
@@ -29,7 +34,7 @@ def repeat_of(write_repeat):
 
 def judged(*repeats, machine=QUIET):
     return judge(
-        repeats, [tokens_per_s(repeat, ONE) for repeat in repeats], [machine], "tokens_per_s", PRETRAIN.against(repeats)
+        repeats, [tokens_per_s(repeat, ONE) for repeat in repeats], [machine], "tokens_per_s", PRETRAIN.doubts(repeats)
     )
 
 
@@ -45,7 +50,7 @@ ALONE = "one repeat is one process, and how far another would be from it is not 
 def test_steady_repeats_are_stable_with_an_interval_around_their_rate(repeat_of, seed):
     times_s = [scattered(seed=3 * seed + repeat) for repeat in range(3)]
     found = judged(*map(repeat_of, times_s))
-    assert (found.verdict, found.reasons, found.source) == ("stable", [], "repeats")
+    assert (found.verdict, words(found), found.source) == ("stable", [], "repeats")
     assert found.low < 600 / fmean(map(sum, times_s)) < found.high
     assert found.high - found.low < 0.5
     assert found.other_cores == 0.02
@@ -54,7 +59,7 @@ def test_steady_repeats_are_stable_with_an_interval_around_their_rate(repeat_of,
 def test_one_process_does_not_say_how_far_the_next_would_be_however_steady_its_steps(repeat_of):
     times_s = scattered()
     found = judged(repeat_of(times_s))
-    assert (found.verdict, found.reasons, found.source) == ("unknown", [ALONE], "steps")
+    assert (found.verdict, words(found), found.source) == ("unknown", [ALONE], "steps")
     assert found.low < 600 / sum(times_s) < found.high
 
 
@@ -65,7 +70,7 @@ def test_a_drift_is_told_with_its_ratio(repeat_of):
     found = judged(repeat_of(times_s))
     assert found.verdict == "unstable"
     assert found.drift_ratio == pytest.approx(1.13, abs=0.02)
-    assert found.reasons == [
+    assert words(found) == [
         f"drift: steps of the window's last third took {found.drift_ratio:.2f} times those of its first"
     ]
 
@@ -73,7 +78,7 @@ def test_a_drift_is_told_with_its_ratio(repeat_of):
 def test_a_drift_of_one_repeat_among_steady_ones_counts(repeat_of):
     drifting = [1.0] * 20 + [1.05] * 20 + [1.1] * 20
     found = judged(repeat_of([1.05] * 60), repeat_of(drifting), repeat_of([1.05] * 60))
-    assert [reason.partition(":")[0] for reason in found.reasons] == ["drift"]
+    assert [reason.partition(":")[0] for reason in words(found)] == ["drift"]
     assert found.drift_ratio == pytest.approx(1.1, abs=0.03)
 
 
@@ -84,7 +89,7 @@ def test_compiling_inside_the_window_is_told_however_steady_the_steps(write_repe
         for n in (0, 1)
     ]
     assert judged(found[0], found[0]).verdict == "stable"
-    assert judged(*found).reasons == ["compilation: torch.compile made 1 graph inside the measured window"]
+    assert words(judged(*found)) == ["compilation: torch.compile made 1 graph inside the measured window"]
 
 
 def test_a_difference_that_scatter_explains_is_no_drift_and_hides_one(repeat_of):
@@ -92,7 +97,7 @@ def test_a_difference_that_scatter_explains_is_no_drift_and_hides_one(repeat_of)
     assert drift([repeat_of(times_s)]).ratio > 1.05
     found = judged(repeat_of(times_s))
     assert found.verdict == "unknown"
-    assert "steps scatter so much that a drift of 10% would not show: take more steps" in found.reasons
+    assert "steps scatter so much that a drift of 10% would not show: take more steps" in words(found)
 
 
 def test_a_small_drift_is_not_relevant_however_sure(repeat_of):
@@ -108,7 +113,7 @@ def test_noise_is_told_with_its_interval(repeat_of):
     assert share > 0.05
     assert any(
         reason.startswith("noise: the 95 % interval of tokens/s is ± ") and "6 batches of steps" in reason
-        for reason in found.reasons
+        for reason in words(found)
     )
 
 
@@ -117,11 +122,11 @@ def test_repeats_that_differ_are_not_known_though_each_is_steady_and_more_would_
         *(repeat_of(scattered(level_s, seed=n), warmup_s=[level_s] * 5) for n, level_s in enumerate((1.0, 1.03, 1.06)))
     )
     assert (found.verdict, found.source) == ("unknown", "repeats")
-    assert "from 3 repeats: about 4 would make it less than 5%" in found.reasons[0]
+    assert "from 3 repeats: about 4 would make it less than 5%" in words(found)[0]
     apart = judged(
         *(repeat_of(scattered(level_s, seed=n), warmup_s=[level_s] * 5) for n, level_s in enumerate((1.0, 1.5, 2.0)))
     )
-    assert "from 3 repeats: find what makes them differ so much" in apart.reasons[0]
+    assert "from 3 repeats: find what makes them differ so much" in words(apart)[0]
 
 
 def test_repeats_that_agree_give_an_interval_by_students_t(repeat_of):
@@ -135,7 +140,7 @@ def test_repeats_that_agree_give_an_interval_by_students_t(repeat_of):
 def test_a_warm_up_that_has_not_settled_is_told(repeat_of):
     found = judged(repeat_of([1.0] * 20, warmup_s=(9.0, 3.0, 1.3, 1.2, 1.1)))
     assert found.verdict == "unstable"
-    assert found.reasons == ["warm-up not settled: its last steps took 1.20 times those of the window"]
+    assert words(found) == ["warm-up not settled: its last steps took 1.20 times those of the window"]
 
 
 def test_a_warm_up_longer_than_the_window_is_held_against_it_by_pieces_of_the_windows_length(repeat_of):
@@ -162,16 +167,16 @@ def test_a_host_that_holds_the_device_up_between_steps_is_told(write_repeat):
     assert judged(repeats[0], repeats[0]).verdict == "stable"
     found = judged(repeats[1])
     assert found.verdict == "unstable"
-    assert found.reasons == [
+    assert words(found) == [
         "host between steps: only 80.0 % of the window was inside steps, between them the device waited for the host"
     ]
-    assert judged(*repeats).reasons[0] == found.reasons[0]
+    assert words(judged(*repeats))[0] == words(found)[0]
 
 
 def test_contention_is_told_even_of_a_run_too_short_to_judge(repeat_of):
     assert judged(repeat_of([1.0] * 2), machine=CONTENDED).verdict == "unstable"
     steady = judged(repeat_of([1.0] * 60), machine=CONTENDED)
-    assert steady.reasons == [
+    assert words(steady) == [
         "contention: other processes took 0.90 of 2 cores while the ranks compute with 2 (highest load average 3.2)"
     ]
 
@@ -179,9 +184,9 @@ def test_contention_is_told_even_of_a_run_too_short_to_judge(repeat_of):
 def test_too_few_steps_leave_the_verdict_open(repeat_of):
     short = judged(repeat_of([1.0] * 2, warmup_s=(9.0,)))
     assert (short.verdict, short.low, short.drift_ratio) == ("unknown", None, None)
-    assert short.reasons == ["too few steps to judge: 2 in the window, 18 are needed"]
+    assert words(short) == ["too few steps to judge: 2 in the window, 18 are needed"]
     cold = judged(repeat_of([1.0] * 20, warmup_s=(9.0, 1.0)))
-    assert (cold.verdict, cold.reasons) == ("unknown", ["warm-up too short to judge: 4 steps are needed"])
+    assert (cold.verdict, words(cold)) == ("unknown", ["warm-up too short to judge: 4 steps are needed"])
 
 
 def test_sequences_that_grow_are_no_drift_and_leave_the_verdict_open(write_repeat):
@@ -193,4 +198,4 @@ def test_sequences_that_grow_are_no_drift_and_leave_the_verdict_open(write_repea
     folder = write_repeat(0, {0: {"window_wall_s": sum(times_s)}}, {0: steps}, warmup=5)
     found = judged(read_training(folder, 1))
     assert (found.verdict, found.drift_ratio, found.warmup_ratio, found.low) == ("unknown", None, None, None)
-    assert found.reasons == ["sequences grew from step to step, whose times say nothing of each other then"]
+    assert words(found) == ["sequences grew from step to step, whose times say nothing of each other then"]

@@ -2,11 +2,16 @@ from dataclasses import replace
 
 import pytest
 
-from llmexp.analysis.contention import Machine, disturbances, sm_clocks
+from llmexp.analysis import contention
+from llmexp.analysis.contention import Machine, sm_clocks
 from llmexp.record.result import SmClock
 from llmexp.record.samples import GpuWindow
 
 ALL = {"power cap": 0.0, "heat": 0.0, "heat, by hardware": 0.0, "power brake": 0.0}
+
+
+def disturbances(machine: Machine) -> list[str]:
+    return [doubt.words for doubt in contention.disturbances(machine)]
 
 
 def card(highest, boost=None, default=None):

@@ -12,8 +12,12 @@ from llmexp.analysis.contention import windows_unix_s
 from llmexp.launch.collect import conclude
 from llmexp.launch.ending import SUCCESS, Ending
 from llmexp.launch.run import run_one
-from llmexp.record.result import RunStatus
+from llmexp.record.result import RunStatus, Stability
 from llmexp.record.samples import RankFailure
+
+
+def words(found: Stability) -> list[str]:
+    return [doubt.words for doubt in found.reasons]
 
 
 @pytest.fixture
@@ -60,7 +64,7 @@ def test_another_machine_of_the_run_is_judged_by_its_own_samples(measured, folde
         "node 1: contention: other processes took 1.00 of 2 cores while the ranks compute with 2 (highest load average "
         "0.0)"
     )
-    assert (judged.reasons, judged.other_cores) == ([said] if other_cores else [], max(other_cores, 0.1))
+    assert (words(judged), judged.other_cores) == ([said] if other_cores else [], max(other_cores, 0.1))
 
 
 def test_ranks_beside_gpus_need_a_core_each(measured, folder):
@@ -77,17 +81,16 @@ def test_what_nvml_counted_for_the_ranks_of_a_machine_speaks_against_the_run_and
     folder.system_path.unlink()
     tell(folder, gpu_0_throttle_reasons=0x20, gpu_0_own_processes=1)
     count(folder, rank=0, heat=0.0)
-    assert (
-        "GPU 0 throttled (heat) in 1 of 1 samples, up to 0 °C"
-        in conclude(plan, folder, SUCCESS, cores(8)).stability.reasons
+    assert "GPU 0 throttled (heat) in 1 of 1 samples, up to 0 °C" in words(
+        conclude(plan, folder, SUCCESS, cores(8)).stability
     )
     count(folder, rank=1, heat=0.3)
-    assert conclude(plan, folder, SUCCESS, cores(8)).stability.reasons == [
+    assert words(conclude(plan, folder, SUCCESS, cores(8)).stability) == [
         "GPU 1 throttled (heat) for 0.3 of 2.0 s, 15.0 % of the window"
     ]
     plan = on_gpus(measured, nodes=2)
     said = "node 1: GPU 1 throttled (heat) for 0.3 of 2.0 s, 15.0 % of the window"
-    assert said in conclude(plan, folder, SUCCESS, cores(8) | {"other_nodes_cpu": [cores(8)["cpu"]]}).stability.reasons
+    assert said in words(conclude(plan, folder, SUCCESS, cores(8) | {"other_nodes_cpu": [cores(8)["cpu"]]}).stability)
 
 
 def test_the_result_has_the_clocks_that_the_run_s_gpus_ran_at_inside_the_window(measured, folder):

@@ -4,7 +4,7 @@ import math
 import pytest
 from pydantic import ValidationError
 
-from llmexp.record.result import Metric, RunStatus, to_json
+from llmexp.record.result import Metric, RunStatus, Stability, to_json
 from llmexp.record.samples import StepSample, read_samples
 
 SAMPLE = StepSample(index=0, warmup=False, t_start_s=0.0, t_end_s=0.5, positions=700, real_tokens=650, loss=6.25)
@@ -29,10 +29,28 @@ def test_result_json_has_the_contract_s_names(make_run):
         "batch",
     }
     assert top | {"metrics", "repeats", "points", "what_ran", "environment", "command"} <= result.keys()
-    assert (result["schema"], result["method"], result["evidence"], result["repeats"]) == (1, "F+R+Z3", "measured", 3)
+    assert (result["schema"], result["method"], result["evidence"], result["repeats"]) == (2, "F+R+Z3", "measured", 3)
     assert result["batch"] == {"micro": 2, "accumulation": 1, "global": 4}
     assert result["metrics"]["mfu"] is None
     assert {"mean", "std_between_repeats", "n"} <= result["metrics"]["tokens_per_s"].keys()
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("contention: other processes took 1.0 of 2 cores while the ranks compute with 2 (highest …)", "contention"),
+        ("node1: contention: the hypervisor took 1.0 of 2 cores while the ranks compute with 2", "contention"),
+        ("contention: 2 other processes on GPU 0", "gpu_contention"),
+        ("node1: GPU 3 throttled (heat, by hardware) in 1 of 2 samples", "throttling"),
+        ("warm-up not settled: its last steps took 1.20 times those of the window", "warmup"),
+        ("warm-up too short to judge: 4 steps are needed", "missing"),
+        ("noise: the 95 % interval of tokens/s is ± 7 %, from 3 repeats: about 4 would make it less than 5%", "noise"),
+        ("a task of another package found that", "other"),
+    ],
+)
+def test_reasons_of_schema_1_which_had_no_kinds_are_read(words: str, kind: str):
+    [doubt] = Stability.model_validate({"verdict": "unstable", "reasons": [words]}).reasons
+    assert (doubt.kind, doubt.words) == (kind, words)
 
 
 def test_a_result_older_than_clocks_and_neighbours_is_read(make_run):

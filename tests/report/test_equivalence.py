@@ -43,11 +43,11 @@ def test_speeds_are_told_apart_as_far_as_their_repeats_differ(first, second, ans
 
 def test_a_disturbed_run_may_be_the_same_and_is_never_different():
     assert equivalence(speed(100), speed(101), (CONTENDED, None), "tokens_per_s").reason.endswith(
-        f"though the first measurement is unstable ({CONTENDED.reasons[0]})"
+        f"though the first measurement is unstable ({CONTENDED.reasons[0].words})"
     )
     found = equivalence(speed(100), speed(50), (None, CONTENDED), "tokens_per_s")
     assert found.answer == "unknown"
-    assert found.reason.endswith(f"but the second measurement is unstable ({CONTENDED.reasons[0]})")
+    assert found.reason.endswith(f"but the second measurement is unstable ({CONTENDED.reasons[0].words})")
 
 
 def answers(first: Simulated, second: Simulated, pairs: int) -> list[str]:

@@ -154,7 +154,7 @@ def test_rows_without_a_partner_are_listed(row):
 def test_a_disturbed_measurement_is_never_slower_and_may_be_within_noise(row):
     slower = compare_sets([row(mean=100)], [row(mean=50, stability=UNSTABLE)])
     assert outcomes(slower) == {"Naive": "unknown"}
-    assert slower.rows[0].reason == f"the second measurement is unstable ({UNSTABLE.reasons[0]})"
+    assert slower.rows[0].reason == f"the second measurement is unstable ({UNSTABLE.reasons[0].words})"
     assert outcomes(compare_sets([row(mean=100)], [row(mean=100, stability=UNSTABLE)])) == {"Naive": "within"}
 
 

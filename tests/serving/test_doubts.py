@@ -5,10 +5,15 @@ from __future__ import annotations
 from served_requests import answer, floor, repeat, serving_plan
 
 from llmexp.analysis.quantity import Measurement
+from llmexp.record.result import Stability
 from llmexp.serving.doubts import ALONE, doubts, judge_serving
 
 PLAN = serving_plan("serve.rate=max", "serve.requests=2")
 QUIET = repeat(answer(0), answer(1), floors=[floor()])
+
+
+def words(found: Stability) -> list[str]:
+    return [doubt.words for doubt in found.reasons]
 
 
 def test_a_quick_client_and_whole_answers_raise_no_doubt() -> None:
@@ -17,18 +22,22 @@ def test_a_quick_client_and_whole_answers_raise_no_doubt() -> None:
 
 def test_a_client_that_takes_a_twentieth_of_a_latency_is_named() -> None:
     slow = repeat(answer(0), answer(1), floors=[floor(ttft_p50_s=0.051, end_to_end_p50_s=0.09)])
-    assert list(doubts(PLAN, slow)) == ["client: 51.0 of 1,000 ms of the median time to first token at max are its own"]
+    assert [doubt.words for doubt in doubts(PLAN, slow)] == [
+        "client: 51.0 of 1,000 ms of the median time to first token at max are its own"
+    ]
 
 
 def test_a_client_that_hardly_sends_faster_is_named() -> None:
     slow = repeat(answer(0), answer(1), floors=[floor(requests_per_s=10.0)])
     (said,) = doubts(PLAN, slow)
-    assert said == "client: 1.00 requests/s at max, and it can send 10.0 itself to a server that answers at once"
+    assert said.words == "client: 1.00 requests/s at max, and it can send 10.0 itself to a server that answers at once"
 
 
 def test_failed_requests_are_named_with_their_first_problem() -> None:
     failing = repeat(answer(0), answer(1, problem="HTTP status 429: slow down"))
-    assert list(doubts(PLAN, failing)) == ["requests: 1 of 2 failed at max: HTTP status 429: slow down"]
+    assert [doubt.words for doubt in doubts(PLAN, failing)] == [
+        "requests: 1 of 2 failed at max: HTTP status 429: slow down"
+    ]
 
 
 def test_one_repeat_is_not_known_to_be_stable_and_three_alike_are() -> None:
@@ -38,9 +47,9 @@ def test_one_repeat_is_not_known_to_be_stable_and_three_alike_are() -> None:
     assert one
     assert three
     assert wide
-    assert (one.verdict, one.reasons) == ("unknown", [ALONE])
+    assert (one.verdict, words(one)) == ("unknown", [ALONE])
     assert (three.verdict, three.source) == ("stable", "repeats")
-    assert (wide.verdict, wide.reasons[0][:6]) == ("unknown", "noise:")
+    assert (wide.verdict, words(wide)[0][:6]) == ("unknown", "noise:")
 
 
 def test_without_the_clients_floor_nothing_is_known_to_be_stable() -> None:
@@ -49,4 +58,4 @@ def test_without_the_clients_floor_nothing_is_known_to_be_stable() -> None:
     found = judge_serving(PLAN, [QUIET, QUIET, lacking], rates, [])
     assert found
     assert found.verdict == "unknown"
-    assert found.reasons == ["client: its own share was not measured: the instant server did not start"]
+    assert words(found) == ["client: its own share was not measured: the instant server did not start"]

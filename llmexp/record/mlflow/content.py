@@ -127,7 +127,7 @@ class RunContent:
         if result and result.stability:
             measured |= {
                 "stability": result.stability.verdict,
-                "stability_reasons": "; ".join(result.stability.reasons),
+                "stability_reasons": result.stability.words,
             }
             measured |= {"beside": _cut("; ".join(result.stability.beside))}
         bookkeeping = {RUN_TAG: self.id, SWEEP_TAG: self.sweep, STATUS_TAG: self.state.value, KIND_TAG: "run"}
@@ -139,7 +139,7 @@ class RunContent:
         """The text at the top of the run's page, in Markdown."""
         reason = f": {self._reason}" if self._reason else ""
         judged = self._result.stability if self._result else None
-        reason += f"\n\n**{judged.verdict}**: {'; '.join(judged.reasons)}" if judged and judged.reasons else ""
+        reason += f"\n\n**{judged.verdict}**: {judged.words}" if judged and judged.reasons else ""
         return f"**{self.state.value}**{reason}\n\nRepeat it with\n\n    {self._plan.rerun_command}\n"
 
     @property

@@ -71,7 +71,7 @@ def _certainty(row: Row) -> Iterator[str]:
     yield "not known" if None in ends else " to ".join(rounded(end) for end in ends if end is not None)
     yield (judged.source or "") if judged else ""
     yield judged.verdict if judged else "not judged"
-    yield "; ".join(judged.reasons) if judged else ""
+    yield judged.words if judged else ""
 
 
 def commands_table(section: Section) -> Table:

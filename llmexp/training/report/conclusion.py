@@ -8,7 +8,7 @@ from math import log
 
 from llmexp.analysis.inference import of_repeats
 from llmexp.analysis.paired import ERROR, is_contended, paired
-from llmexp.record.result import Stability
+from llmexp.record.result import DoubtKind, Stability
 from llmexp.report.rounds import Rounds, rounds_of
 from llmexp.training.report.converged import NAIVE
 from llmexp.training.report.row import TrainingRow
@@ -17,7 +17,7 @@ from llmexp.training.report.row import TrainingRow
 # (`benchmarks trust`).
 CONFIDENCE = 0.96
 # These reasons against a run are in its interval or widen it; any other reason may have shifted the run as a whole.
-IN_INTERVAL = ("noise", "drift", "warm-up")
+IN_INTERVAL = (DoubtKind.NOISE, DoubtKind.DRIFT, DoubtKind.WARMUP)
 SLOWER, FASTER, ALIKE, DISTURBED = (
     "slower than Naive",
     "faster",
@@ -112,8 +112,8 @@ def _drift(row: TrainingRow) -> float:
         return 1.0
     drifted = [
         ratio
-        for word, ratio in (("drift", judged.drift_ratio), ("warm-up", judged.warmup_ratio))
-        if ratio and _says(judged, word)
+        for kind, ratio in ((DoubtKind.DRIFT, judged.drift_ratio), (DoubtKind.WARMUP, judged.warmup_ratio))
+        if ratio and _says(judged, kind)
     ]
     return max((max(ratio, 1 / ratio) for ratio in drifted), default=1.0)
 
@@ -123,12 +123,12 @@ def _is_disturbed(row: TrainingRow) -> bool:
     return (
         judged is not None
         and judged.verdict == "unstable"
-        and any(not reason.startswith(IN_INTERVAL) for reason in judged.reasons)
+        and any(reason.kind not in IN_INTERVAL for reason in judged.reasons)
     )
 
 
-def _says(judged: Stability, word: str) -> bool:
-    return any(reason.startswith(word) for reason in judged.reasons)
+def _says(judged: Stability, kind: DoubtKind) -> bool:
+    return any(reason.kind is kind for reason in judged.reasons)
 
 
 def _judged(row: TrainingRow) -> Stability | None:

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import torch.distributed as dist
 
-from llmexp.launchers.rank.frame import train
+from llmexp.launchers.training.frame import train
 
 IMPORTED_BY = os.getpid()
 

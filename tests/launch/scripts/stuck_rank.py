@@ -6,7 +6,7 @@ Rank 0 waits in a collective that rank 1 never comes to.
 import time
 from datetime import timedelta
 
-from llmexp.launchers.rank.frame import train
+from llmexp.launchers.training.frame import train
 
 
 def work(plan, rank):

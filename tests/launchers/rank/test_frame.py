@@ -20,7 +20,7 @@ from llmexp.record.result import to_json
 
 WORK = """
 import resource, sys
-from llmexp.launchers.rank.frame import train
+from llmexp.launchers.training.frame import train
 from llmexp.record.samples import TrainingSummary, StateBytes
 
 def work(plan, rank):

@@ -33,8 +33,8 @@ def test_what_is_left_out_can_be_imported_once_the_rank_has_started(monkeypatch)
 def test_a_rank_starts_without_what_it_never_asks_for(launcher, never):
     """What is left out is installed with mlflow, and transformers imports it where it is."""
     code = f"import runpy, sys; runpy.run_module('llmexp.launchers.{launcher}.worker', run_name='__main__')"
-    watched = "import sys, llmexp.launchers.rank.frame as rank; rank.train = lambda work: print(*sys.modules)\n" + code
-    done = subprocess.run([sys.executable, "-c", watched], capture_output=True, text=True, check=True)
+    watched = "import sys, llmexp.launchers.training.frame as frame; frame.train = lambda work: print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", f"{watched}\n{code}"], capture_output=True, text=True, check=True)
     modules = set(done.stdout.split())
     assert "transformers.modeling_utils" in modules
     assert not modules & never

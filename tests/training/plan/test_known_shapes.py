@@ -9,7 +9,7 @@ import pytest
 from llmexp.training.plan import known_shapes
 from llmexp.training.plan.known_shapes import option_like
 
-CONF = Path(__file__).parents[2] / "conf" / "model"
+CONF = Path(__file__).parents[3] / "conf" / "model"
 
 
 @pytest.mark.parametrize(
