@@ -392,7 +392,7 @@ class Runner:
             ending = self.endings.get(plan.method, RunStatus.SUCCESS if fits else RunStatus.OOM)
         if isinstance(ending, BaseException):
             raise ending
-        result = self.result_of(plan, ending, stack=stack_digest(plan), reason=plan.skip or "")
+        result = self.result_of(plan, ending, stack=stack_digest(plan), reason=str(plan.skip or ""))
         folder.write(folder.result_path, result)
         return result
 

@@ -35,7 +35,7 @@ def matrix(answers: Iterable[Answer], given: Sequence[str]) -> Matrix:
     for overrides, plan in answers:
         asked = dict(word.split("=", 1) for word in as_typed(overrides) if word not in as_typed(given))
         engine = asked.pop(ENGINE, None) or _engine_of(given)
-        against = str(plan) if isinstance(plan, ConfigError) else plan.skip
+        against = str(plan) if isinstance(plan, ConfigError) else plan.skip and plan.skip.reason
         words = " ".join(f"{key}={value}" for key, value in asked.items())
         rows.setdefault(words.replace("=True", "=true"), {})[engine] = (
             f"no ({reasons.setdefault(against, len(reasons) + 1)})" if against else YES

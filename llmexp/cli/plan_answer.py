@@ -9,6 +9,7 @@ from llmexp.launch.preflight import certain_skip
 from llmexp.record.digits import GIB, rounded
 from llmexp.record.memory import Fit
 from llmexp.record.plan import RunPlan
+from llmexp.record.skip import Skip, SkipCode
 from llmexp.registry import get_task
 from llmexp.report.stated_training import EPOCHS, StatedTraining, Taken
 from llmexp.sweep.cost import Cost
@@ -21,21 +22,22 @@ def fit_of_plan(plan: RunPlan) -> Fit | None:
 
 def answer(cost: Cost) -> dict[str, str]:
     """Return the first lines of a plan, by label; an empty line has nothing to say."""
-    plan, skip = cost.plan, certain_skip(cost.plan) or ""
+    plan, skip = cost.plan, certain_skip(cost.plan)
     fits = "" if is_moot(plan, skip) else _fits(plan)
-    return {"fits": fits, "speed": _speed(cost), "skipped": short_reason(plan, skip)}
+    return {"fits": fits, "speed": _speed(cost), "skipped": short_reason(skip)}
 
 
-def is_moot(plan: RunPlan, skip: str) -> bool:
+def is_moot(plan: RunPlan, skip: Skip | None) -> bool:
     """Tell whether nobody learns from whether a run fits: it is skipped, and not for its memory."""
     fit = fit_of_plan(plan)
-    return bool(skip) and not (fit and fit.certain)
+    return skip is not None and not (fit and fit.certain)
 
 
-def short_reason(plan: RunPlan, skip: str) -> str:
-    """Return a reason for a skip without the arithmetic of memory, which a plan shows elsewhere."""
-    # A plan that says nothing itself is skipped for its memory.
-    return skip.partition(": ")[0] + "; force=true starts it" if skip and not plan.skip else skip
+def short_reason(skip: Skip | None) -> str:
+    """Return a reason for a skip without the arithmetic of memory, which a plan shows elsewhere; "" for none."""
+    if skip is None or skip.code is not SkipCode.MEMORY:
+        return str(skip or "")
+    return f"{skip.reason.partition(': ')[0]}; force=true starts it"
 
 
 def stated_cost(cost: Cost, stated: StatedTraining) -> Taken | None:

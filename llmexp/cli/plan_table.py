@@ -42,9 +42,9 @@ def _cells(cost: Cost, notes: list[str], stated: StatedTraining | None) -> list[
     speed = rounded(own.per_device) if own else ""
     held = duration(cost.held_s) if cost.held_s else "none" if cost.held_s == 0 else "?"
     verdict: str = fit.verdict if fit else "?"
-    if is_moot(plan, skip or ""):
+    if is_moot(plan, skip):
         verdict, sizes = "-", ["", "", ""]
-    mark = _mark(short_reason(plan, skip or ""), notes)
+    mark = _mark(short_reason(skip), notes)
     return [*plan.subject.values(), plan.label, verdict, *sizes, speed, held, *asked, mark]
 
 

@@ -149,6 +149,7 @@ def _result(
         stack=stack_digest(plan),
         status=ending.status,
         reason=redact(ending.reason),
+        skip=ending.skip,
         evidence=_evidence(config.hardware),
         failure=_without_secrets(ending.failure),
         task=config.task.name,

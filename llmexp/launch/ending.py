@@ -8,6 +8,7 @@ from llmexp.record.folder import RunFolder
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunResult, RunStatus
 from llmexp.record.samples import RankFailure
+from llmexp.record.skip import Skip, SkipCode
 from llmexp.registry import get_task
 
 
@@ -21,9 +22,15 @@ class Ending:
     status: RunStatus
     reason: str = ""
     failure: RankFailure | None = None
+    skip: SkipCode | None = None
 
 
 SUCCESS = Ending(RunStatus.SUCCESS)
+
+
+def skipped(skip: Skip) -> Ending:
+    """Return the ending of a run that is skipped."""
+    return Ending(RunStatus.SKIPPED, skip.reason, skip=skip.code)
 
 
 def in_words(plan: RunPlan, folder: RunFolder, result: RunResult) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from llmexp.launch.compilers import uncompilable
 from llmexp.launch.detect import Detected
-from llmexp.launch.ending import Ending
+from llmexp.launch.ending import Ending, skipped
 from llmexp.launch.runtime import Runtime
 from llmexp.launch.server_address import key_headers
 from llmexp.launch.server_answer import why_no_answer
@@ -20,6 +20,7 @@ from llmexp.machine.memory import host_memory_bytes
 from llmexp.record.installed import OLDEST_PYTHON, installs, version_of
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunStatus
+from llmexp.record.skip import Skip, SkipCode
 from llmexp.registry import get_engine
 
 CHECK_S = 60.0
@@ -29,22 +30,24 @@ def preflight(plan: RunPlan, node: Detected) -> Ending | None:
     """Return why the run need not start on this node, or None."""
     elsewhere = other_hardware(plan, node)
     if skip := certain_skip(plan, None if elsewhere else node):
-        return Ending(RunStatus.SKIPPED, skip)
+        return skipped(skip)
     unable = elsewhere or other_gpus(plan) or missing_libraries(plan) or no_answer(plan)
     if unable:
         return Ending(RunStatus.FAILED, unable)
     engine = get_engine(plan.config.task.name, plan.config.engine.name)
     unbuilt = missing_server(plan) or engine.unbuildable(plan) or uncompilable(plan)
-    return Ending(RunStatus.SKIPPED, unbuilt) if unbuilt else None
+    return skipped(Skip(code=SkipCode.SOFTWARE, reason=unbuilt)) if unbuilt else None
 
 
-def certain_skip(plan: RunPlan, node: Detected | None = None) -> str | None:
-    """Say why the run would be skipped at once on this node.
+def certain_skip(plan: RunPlan, node: Detected | None = None) -> Skip | None:
+    """Return why the run would be skipped at once on this node.
 
     Where the run is for another node (None), only the hardware's file is used.
     """
     short = None if plan.skip or plan.config.force else _certain_shortage(plan, node)
-    return f"{short}; force=true starts it all the same" if short else plan.skip
+    if not short:
+        return plan.skip
+    return Skip(code=SkipCode.MEMORY, reason=f"{short}; force=true starts it all the same")
 
 
 def other_hardware(plan: RunPlan, node: Detected) -> str | None:

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
-from pydantic import ConfigDict, Field, computed_field, model_validator
+from pydantic import ConfigDict, Field, computed_field, field_validator, model_validator
 
 from llmexp.errors import ConfigError, RecordError
 from llmexp.record.memory import MemoryEstimate
 from llmexp.record.naming import name_of
 from llmexp.record.reading import parsed, read_text
 from llmexp.record.samples import Record
+from llmexp.record.skip import Skip
 from llmexp.record.unreadable_record import unreadable_record
 from llmexp.registry import get_task
 from llmexp.schema import HfModel, RunConfig, RuntimeConfig
@@ -24,7 +25,7 @@ from llmexp.schema import HfModel, RunConfig, RuntimeConfig
 if TYPE_CHECKING:
     from llmexp.record.shared_parts import SharedParts
 
-PLAN_SCHEMA_VERSION = 2
+PLAN_SCHEMA_VERSION = 3
 # What a run's command begins with, before its overrides.
 PROGRAM = ("python", "-m", "llmexp")
 
@@ -77,7 +78,7 @@ class RunPlan(Record):
     overrides: list[str] = Field(
         default_factory=list, description="the words, after `python -m llmexp`, of the command that repeats this run"
     )
-    skip: str | None = None
+    skip: Skip | None = None
     label: str = Field(
         "", description="what tells this run from others of its sweep of the same subject, as a person types it"
     )
@@ -95,7 +96,12 @@ class RunPlan(Record):
         rest = {name: value for name, value in found.items() if name != "rerun_command"}
         if "overrides" in rest:
             return rest
-        return rest | {"schema": PLAN_SCHEMA_VERSION, "overrides": overrides_of(found["rerun_command"])}
+        return rest | {"overrides": overrides_of(found["rerun_command"])}
+
+    @field_validator("schema_version")
+    @classmethod
+    def _of_today(cls, version: int) -> int:
+        return max(version, PLAN_SCHEMA_VERSION)
 
     @computed_field(description="the shell line that repeats this run")  # type: ignore[prop-decorator]
     @property

@@ -7,9 +7,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from llmexp.record.samples import Number, RankFailure, Record
+from llmexp.record.skip import SkipCode
 
 SCHEMA_VERSION = 2
 
@@ -189,6 +190,7 @@ class RunResult(Record):
     stack: str
     status: RunStatus
     reason: str = ""
+    skip: SkipCode | None = Field(None, description="of a skipped run; none in older results")
     failure: RankFailure | None = Field(
         None, description="the account of the rank that ended the run, its allocator's figures with it"
     )
@@ -219,6 +221,11 @@ class RunResult(Record):
     written_by: str = Field("", description="llmexp's version")
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True, serialize_by_alias=True)
+
+    @field_validator("schema_version")
+    @classmethod
+    def _of_today(cls, version: int) -> int:
+        return max(version, SCHEMA_VERSION)
 
     @property
     def held_s(self) -> float | None:

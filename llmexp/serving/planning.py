@@ -13,6 +13,7 @@ from llmexp.record.memory import MemoryEstimate
 from llmexp.record.plan import Command
 from llmexp.record.run_id import identity
 from llmexp.record.samples import StateBytes
+from llmexp.record.skip import Skip, SkipCode
 from llmexp.registry import engine_names, get_engine
 from llmexp.schema import Dtype, HfModel
 from llmexp.serving.config import ServingRunConfig
@@ -48,7 +49,7 @@ def plan_serving(config: ServingRunConfig) -> ServingPlan:
     assert isinstance(engine, ServingEngine)
     served, points = served_of(config), load_points(config.serve)
     _check_knobs(config, engine)
-    skip = engine.unsupported(served)
+    lacks = engine.unsupported(served)
     # A run that is skipped has a plan too: of the server without the knobs that it lacks.
     had = {name: value for name, value in served.knobs.items() if name in engine.knobs}
     known = replace(served, knobs=had)
@@ -64,7 +65,7 @@ def plan_serving(config: ServingRunConfig) -> ServingPlan:
         memory=_memory(served),
         engine_config={},
         command=engine.command(config),
-        skip=skip,
+        skip=Skip(code=SkipCode.UNSUPPORTED, reason=lacks) if lacks else None,
         config=config,
         server=server,
         dtype=config.serve.dtype if served.is_running else served.dtype,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from llmexp.errors import RecordError
 from llmexp.launch.attempt import only_attempt, set_aside
 from llmexp.launch.collect import conclude
-from llmexp.launch.ending import Ending
+from llmexp.launch.ending import Ending, skipped
 from llmexp.record.folder import RunFolder
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunResult, RunStatus
+from llmexp.record.skip import Skip
 from llmexp.slurm.jobs import Submitted
 from llmexp.slurm.queue import FORGOTTEN, JobState
 
@@ -55,7 +56,7 @@ def finalize_ended(submitted: Submitted, state: JobState) -> bool:
     return True
 
 
-def skip(plan: RunPlan, folder: RunFolder, reason: str) -> None:
+def skip(plan: RunPlan, folder: RunFolder, why: Skip) -> None:
     """Write the result of a run that any node would skip, so that it needs no job.
 
     Raises RunHeldError where another driver holds the run.
@@ -63,7 +64,7 @@ def skip(plan: RunPlan, folder: RunFolder, reason: str) -> None:
     with only_attempt(folder):
         set_aside(folder)
         folder.write(folder.plan_path, plan)
-        conclude(plan, folder, Ending(RunStatus.SKIPPED, reason), {})
+        conclude(plan, folder, skipped(why), {})
 
 
 def _reason(submitted: Submitted, state: JobState) -> str:

@@ -11,6 +11,7 @@ from functools import partial
 from llmexp.errors import LlmexpError, RecordError
 from llmexp.record.folder import RunFolder
 from llmexp.record.plan import RunPlan
+from llmexp.record.skip import Skip, SkipCode
 from llmexp.registry import get_task
 from llmexp.sweep.resume import is_anothers, restored_plan, why_run
 
@@ -99,8 +100,10 @@ def is_wanted(plan: RunPlan, folder: RunFolder, began: str | None) -> bool:
 
 def with_predicted_skip(plan: RunPlan, folder: RunFolder) -> RunPlan:
     """Return the plan, to be skipped where earlier runs of the sweep say how it is certain to end."""
-    skip = plan.skip or get_task(plan.config.task.name).predicted_outcome(plan, folder.path.parent, _stack(plan))
-    return plan.model_copy(update={"skip": skip})
+    if plan.skip:
+        return plan
+    reason = get_task(plan.config.task.name).predicted_outcome(plan, folder.path.parent, _stack(plan))
+    return plan.model_copy(update={"skip": Skip(code=SkipCode.PREDICTED, reason=reason)}) if reason else plan
 
 
 def _stack(plan: RunPlan) -> str:

@@ -6,6 +6,7 @@ from llmexp.errors import DamagedError, RecordError
 from llmexp.record.folder import RunFolder
 from llmexp.record.plan import RunPlan, overrides_of
 from llmexp.record.result import RunResult, RunStatus
+from llmexp.record.skip import Skip, SkipCode
 from llmexp.record.writing import now
 from llmexp.registry import get_task
 from llmexp.schema import RunConfig
@@ -65,7 +66,9 @@ def restored_plan(plan: RunPlan, folder: RunFolder, earlier: RunResult) -> str:
     try:
         RunPlan.read(folder.plan_path)
     except DamagedError:
-        skip = earlier.reason if earlier.status is RunStatus.SKIPPED else plan.skip
+        skip = plan.skip
+        if earlier.status is RunStatus.SKIPPED:
+            skip = Skip(code=earlier.skip or SkipCode.UNSUPPORTED, reason=earlier.reason)
         known = get_task(plan.config.task.name).as_it_ran(plan, earlier)
         folder.write(
             folder.plan_path, known.model_copy(update={"overrides": overrides_of(earlier.command), "skip": skip})

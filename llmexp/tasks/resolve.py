@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from llmexp.errors import ConfigError
 from llmexp.record.calibration import AUTO, NONE, read_limits
 from llmexp.record.plan import RunPlan
+from llmexp.record.skip import Skip, SkipCode
 from llmexp.record.tracking_uri import check_uri
 from llmexp.registry import get_engine, get_task
 from llmexp.schema import RunConfig
@@ -61,14 +62,15 @@ def _check_fits_nodes(plan: RunPlan) -> None:
         )
 
 
-def _too_many_ranks(plan: RunPlan) -> str | None:
+def _too_many_ranks(plan: RunPlan) -> Skip | None:
     hardware = plan.config.hardware
     if hardware.device == "cpu" or plan.devices <= hardware.devices_per_node * hardware.nodes:
         return None
-    return (
+    reason = (
         f"{plan.arithmetic}, but hardware={hardware.name} has {hardware.devices_per_node} devices a node, "
         f"and hardware.nodes={hardware.nodes}; take fewer, or raise hardware.nodes or hardware.devices_per_node"
     )
+    return Skip(code=SkipCode.RANKS, reason=reason)
 
 
 def _check_tracker(uri: str | None) -> None:
@@ -82,7 +84,7 @@ def _check_tracker(uri: str | None) -> None:
         )
 
 
-def _fork_limit(config: RunConfig) -> str | None:
+def _fork_limit(config: RunConfig) -> Skip | None:
     """Say why ranks cannot be forked from a process that has imported for them."""
     why = {
         "a process that has imported torch and DeepSpeed cannot be forked for GPUs": config.hardware.device != "cpu",
@@ -92,4 +94,5 @@ def _fork_limit(config: RunConfig) -> str | None:
     reason = (
         next((reason for reason, holds in why.items() if holds), None) if config.engine.launcher == "fork" else None
     )
-    return f"engine.launcher=fork: {reason}; set engine.launcher=spawn" if reason else None
+    words = f"engine.launcher=fork: {reason}; set engine.launcher=spawn"
+    return Skip(code=SkipCode.LAUNCHER, reason=words) if reason else None

@@ -11,6 +11,7 @@ from llmexp.inputs.checkpoint import local_checkpoint
 from llmexp.inputs.shape import ModelShape, shape_of
 from llmexp.method import Method, Techniques
 from llmexp.record.run_id import identity
+from llmexp.record.skip import Skip, SkipCode
 from llmexp.registry import get_engine
 from llmexp.schema import SizedModel
 from llmexp.training.config import DataConfig, InstructionsData, TextData, TrainingConfig
@@ -78,12 +79,13 @@ def training_engine(config: TrainingConfig) -> TrainingEngine:
     return engine
 
 
-def _skip(config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims) -> str | None:
+def _skip(config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims) -> Skip | None:
     """Return the first reason for a skip; limits of the engine come before those of settings beside its atoms."""
     lacks = schedule_limit(config, engine, techniques, dims) or engine.unsupported(config, techniques, dims)
     knobs = (activation_offload_limit, flash_limit, liger_limit, tf32_limit)
     limits = (limit(config, engine, techniques, dims) for limit in knobs)
-    return lacks or next(filter(None, limits), None)
+    reason = lacks or next(filter(None, limits), None)
+    return Skip(code=SkipCode.UNSUPPORTED, reason=reason) if reason else None
 
 
 def _merged(native: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:

@@ -183,9 +183,8 @@ def test_a_worker_that_cannot_be_imported_is_the_runs_reason_and_the_next_repeat
     ],
 )
 def test_what_cannot_be_forked_is_skipped_with_the_reason(words, reason):
-    assert (
-        plan_words("engine.launcher=fork", *words).skip == f"engine.launcher=fork: {reason}; set engine.launcher=spawn"
-    )
+    skip = plan_words("engine.launcher=fork", *words).skip
+    assert (skip.code, skip.reason) == ("launcher", f"engine.launcher=fork: {reason}; set engine.launcher=spawn")
 
 
 def test_a_forked_run_is_another_run_than_one_of_fresh_interpreters():

@@ -14,6 +14,7 @@ from llmexp.record.digits import GIB
 from llmexp.record.installed import installs
 from llmexp.record.result import RunStatus
 from llmexp.record.samples import StateBytes
+from llmexp.record.skip import Skip, SkipCode
 from llmexp.tasks.engine import Engine
 from llmexp.training.plan.memory import MemoryEstimate
 
@@ -64,7 +65,9 @@ def test_what_fits_starts(make):
 
 
 def test_an_unsupported_combination_is_skipped_first(make):
-    assert preflight(make(device_gib=1000, skip="not with this engine"), LAPTOP).reason == "not with this engine"
+    skip = Skip(code=SkipCode.UNSUPPORTED, reason="not with this engine")
+    ending = preflight(make(device_gib=1000, skip=skip), LAPTOP)
+    assert ending == Ending(RunStatus.SKIPPED, "not with this engine", skip=SkipCode.UNSUPPORTED)
 
 
 def test_host_memory_counts_all_ranks_on_cpu(make):
@@ -127,7 +130,7 @@ def test_unknown_device_memory_is_taken_to_suffice(make):
 
 def test_what_cannot_be_built_here_is_skipped(make, monkeypatch):
     monkeypatch.setattr(Engine, "unbuildable", lambda self, plan: "no compiler here")
-    assert preflight(make(), LAPTOP) == Ending(RunStatus.SKIPPED, "no compiler here")
+    assert preflight(make(), LAPTOP) == Ending(RunStatus.SKIPPED, "no compiler here", skip=SkipCode.SOFTWARE)
 
 
 def test_c_is_skipped_without_a_compiler_in_one_line(tiny_plan, monkeypatch, tmp_path):
@@ -136,7 +139,7 @@ def test_c_is_skipped_without_a_compiler_in_one_line(tiny_plan, monkeypatch, tmp
     monkeypatch.setenv("PATH", str(tmp_path))
     assert preflight(tiny_plan("F"), LAPTOP) is None
     reason = "C: torch.compile compiles in the ranks, and this machine has no C++ compiler (c++, g++, clang++)"
-    assert preflight(tiny_plan("F+C"), LAPTOP) == Ending(RunStatus.SKIPPED, reason)
+    assert preflight(tiny_plan("F+C"), LAPTOP) == Ending(RunStatus.SKIPPED, reason, skip=SkipCode.SOFTWARE)
 
 
 def test_a_machine_without_the_engines_libraries_says_how_to_get_them(make, monkeypatch):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from llmexp.errors import RecordError
-from llmexp.record.plan import RunPlan
+from llmexp.record.plan import PLAN_SCHEMA_VERSION, RunPlan
 from llmexp.record.result import to_json
 from llmexp.training.plan.training_plan import TrainingPlan
 
@@ -33,7 +33,15 @@ def test_a_shell_line_of_version_1_becomes_overrides(of_version_1):
     plan = RunPlan.read(of_version_1(line))
     assert plan.overrides == ["method=F", "serve.rate=[1, 2]", "model.path=a b"]
     assert plan.rerun_command == "python -m llmexp method=F 'serve.rate=[1, 2]' 'model.path=a b'"
-    assert json.loads(to_json(plan))["schema"] == 2
+    assert json.loads(to_json(plan))["schema"] == PLAN_SCHEMA_VERSION
+
+
+def test_a_skip_of_version_2_which_was_its_reason_alone_gets_a_code(tiny_plan, tmp_path: Path):
+    written = json.loads(to_json(tiny_plan("F"))) | {"schema": 2, "skip": "not with this engine"}
+    (tmp_path / "plan.json").write_text(json.dumps(written))
+    plan = RunPlan.read(tmp_path / "plan.json")
+    assert (plan.skip.code, plan.skip.reason) == ("unsupported", "not with this engine")
+    assert json.loads(to_json(plan))["schema"] == PLAN_SCHEMA_VERSION
 
 
 def test_a_line_that_no_shell_reads_is_said(of_version_1):

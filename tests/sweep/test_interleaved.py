@@ -56,7 +56,7 @@ class Turns:
         except Waited:
             self.waited.append(plan.method)
             raise
-        result = self.result_of(plan, ending, stack=stack_digest(plan), reason=plan.skip or "")
+        result = self.result_of(plan, ending, stack=stack_digest(plan), reason=str(plan.skip or ""))
         folder.write(folder.result_path, result)
 
 

@@ -74,10 +74,10 @@ each_run = pytest.mark.parametrize(("engine", "method"), RUNS)
 
 
 def skip_unrunnable(engine: str, method: str) -> None:
-    if reason := plan(engine, method).skip:
+    if skip := plan(engine, method).skip:
         assert engine == "torch"
         assert "QL" in method.split("+")
-        pytest.skip(reason)
+        pytest.skip(skip.reason)
 
 
 def test_only_fsdp2_with_four_bits_is_left_out() -> None:

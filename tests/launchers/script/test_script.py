@@ -305,7 +305,7 @@ def test_a_method_is_not_claimed_for_a_program(tmp_path: Path):
     (tmp_path / "train.py").touch()
     plan = make_plan("engine=script", f"engine.options.command={tmp_path / 'train.py'}", "method=F+R")
     assert plan.skip is not None
-    assert "cannot apply method=F+R" in plan.skip
+    assert "cannot apply method=F+R" in plan.skip.reason
 
 
 def test_the_hook_does_nothing_outside():

@@ -72,7 +72,7 @@ def test_what_it_cannot_do_is_a_skip_with_the_reason(
     torch_plan: Callable[..., TrainingPlan], method: str, changes: dict[str, Any], reason: str | None
 ) -> None:
     skip = torch_plan(method, **changes).skip
-    assert skip == reason or (reason and str(skip).startswith(reason))
+    assert str(skip).startswith(str(reason))
 
 
 PIPELINE = {"parallelism__pp": 2, "batch": {"micro": 1, "accumulation": 4}}
@@ -110,7 +110,7 @@ def test_what_does_not_go_with_a_pipeline_is_a_skip(
     torch_plan: Callable[..., TrainingPlan], method: str, changes: dict[str, Any], reason: str | None
 ) -> None:
     skip = torch_plan(method, **changes).skip
-    assert skip == reason or (reason and str(skip).startswith(reason))
+    assert str(skip).startswith(str(reason))
 
 
 def test_a_pipeline_takes_its_schedule_in_the_place_of_ddp(torch_plan: Callable[..., TrainingPlan]) -> None:
