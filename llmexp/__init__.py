@@ -8,13 +8,19 @@ from typing import TYPE_CHECKING, Any
 from llmexp.version import __version__
 
 if TYPE_CHECKING:
+    from llmexp.cli.face import plan, run
     from llmexp.frame.columns import columns
     from llmexp.frame.load import load
 
-__all__ = ["__version__", "columns", "load"]
+__all__ = ["__version__", "columns", "load", "plan", "run"]
 
 # Ranks import this package too, and need none of what these functions import.
-_PLACES = {"columns": "llmexp.frame.columns", "load": "llmexp.frame.load"}
+_PLACES = {
+    "columns": "llmexp.frame.columns",
+    "load": "llmexp.frame.load",
+    "plan": "llmexp.cli.face",
+    "run": "llmexp.cli.face",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -13,10 +13,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from llmexp.errors import ConfigError, LlmexpError
-
-# Letters of an error: a value that a person typed may have any number of them.
-_LONGEST = 4000
+from llmexp.errors import ConfigError, LlmexpError, in_one_line
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,13 +41,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return run.main(words)
     except LlmexpError as error:
-        print(f"llmexp: {_in_one_line(str(error))}", file=sys.stderr)
+        print(f"llmexp: {in_one_line(str(error))}", file=sys.stderr)
         return 2 if isinstance(error, ConfigError) else 1
     except BrokenPipeError:  # llmexp plan ... | head; what is still buffered must not fail again at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:  # a disk that is full, read-only or gone
-        print(f"llmexp: {_in_one_line(str(error))}", file=sys.stderr)
+        print(f"llmexp: {in_one_line(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("llmexp: interrupted; the same command goes on with what is missing", file=sys.stderr)
@@ -76,12 +73,6 @@ def _has_folder() -> bool:
     except OSError:
         return False
     return True
-
-
-def _in_one_line(text: str) -> str:
-    """Return an error's text without what a terminal would obey, and shortened where a value in it is endless."""
-    shown = "".join(char if char.isprintable() else "?" for char in text.replace("\n", "; "))
-    return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST // 2]} ... {shown[-_LONGEST // 2 :]}"
 
 
 def _look_here_last() -> None:

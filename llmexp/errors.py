@@ -25,6 +25,9 @@ from llmexp.terms import meant_by
 # How torch's CPU allocator, CUDA, cuBLAS, cuDNN, NCCL, glibc and C++ say that memory ran out.
 NO_MEMORY = re.compile(r"can(?:'t|not) allocate memory|out of memory|STATUS_ALLOC_FAILED|std::bad_alloc", re.IGNORECASE)
 
+# Letters of an error: a value that a person typed may have any number of them.
+_LONGEST = 4000
+
 
 class LlmexpError(Exception):
     """Base of every error that llmexp raises on purpose."""
@@ -79,6 +82,12 @@ class ServerNotReadyError(ServerError):
 
 class ServerHungError(ServerError):
     """An inference server that served sends nothing any more, and does not answer when it is asked."""
+
+
+def in_one_line(text: str) -> str:
+    """Return an error's text without what a terminal would obey, and shortened where a value in it is endless."""
+    shown = "".join(char if char.isprintable() else "?" for char in text.replace("\n", "; "))
+    return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST // 2]} ... {shown[-_LONGEST // 2 :]}"
 
 
 def nearest(value: str, choices: Iterable[str]) -> str | None:

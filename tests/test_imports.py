@@ -28,6 +28,7 @@ FLOORS = (
     ("doctor", "frame", "slurm", "tasks"),
     ("micro", "serving", "training"),
     ("launchers", "sweep"),
+    ("answers",),
     ("cli",),
     ("hydra_plugins", "__main__"),
 )

@@ -39,4 +39,7 @@ class LlmexpSweeper(BasicSweeper):
         assert self.launcher is not None
         assert isinstance(self._task, PlannedTask)
         jobs = plan_jobs(self.hydra_context.config_loader, self.config)
-        return run_sweep([job.plan for job in jobs], runner_of(self.launcher, self._task, jobs))
+        plans = [job.plan for job in jobs]
+        code = run_sweep(plans, runner_of(self.launcher, self._task, jobs))
+        self._task.swept = plans
+        return code

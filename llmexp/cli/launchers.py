@@ -67,8 +67,10 @@ class PlannedTask:
         """Start without plans.
 
         `plans` holds those of the launched jobs by number; if it is empty, each job is planned where it is called.
+        `swept` are those of the whole sweep when it has ended.
         """
         self.plans: Sequence[RunPlan] = ()
+        self.swept: Sequence[RunPlan] = ()
         self._began = now()
 
     def __call__(self, config: DictConfig) -> str | None:

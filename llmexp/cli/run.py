@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from omegaconf import Container, DictConfig, OmegaConf
 
@@ -15,8 +15,8 @@ from llmexp.cli.app import CONFIG, hydra_app
 from llmexp.cli.arguments import run_parser
 from llmexp.cli.check import check_key
 from llmexp.cli.compose import Composer
+from llmexp.cli.face import idle_line, idle_task, sweep
 from llmexp.cli.jobs import plan_jobs
-from llmexp.cli.launchers import PlannedTask
 from llmexp.cli.overrides import accept, print_replaced
 from llmexp.cli.words import composed, own_folder, search_path
 from llmexp.errors import ConfigError
@@ -63,18 +63,12 @@ def main(words: Sequence[str]) -> int:
             hydra.show_info(args.info, CONFIG, args.overrides)
         elif args.cfg:
             _show_config(hydra, args)
-        elif task := _idle_task():
-            print(f"llmexp: task {task} of this node leaves the run to task 0, which starts all ranks", file=sys.stderr)
+        elif task := idle_task():
+            print(f"llmexp: {idle_line(task)}", file=sys.stderr)
         else:
             with enduring():
-                return cast(int, hydra.multirun(CONFIG, PlannedTask(), args.overrides))
+                return sweep(hydra, args.overrides).code
     return 0
-
-
-def _idle_task() -> str:
-    """Return this task's number on its node where srun started several, of which one alone is to measure; else ''."""
-    task = os.environ.get("SLURM_LOCALID", "0")
-    return task if task != "0" else ""
 
 
 def _asks(args: argparse.Namespace) -> bool:

@@ -94,3 +94,10 @@ def _server_for(command: Sequence[str], env: Mapping[str, str], log: Path) -> Fo
             server.close()
         ForkedAgent.server = server = ForkServer(command, env, log)
     return server
+
+
+def close_server() -> None:
+    """Let this driver's server end: it keeps the memory of all that it has imported."""
+    if ForkedAgent.server:
+        ForkedAgent.server.close()
+    ForkedAgent.server = None

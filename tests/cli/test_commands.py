@@ -76,7 +76,14 @@ def test_plan_of_a_model_that_only_building_can_count(llmexp):
 
 def test_plan_as_json_is_one_plan_a_line(llmexp):
     _, out, _ = llmexp("plan", "experiment=first_run", "--json")
-    assert [json.loads(line)["method"] for line in out.splitlines()] == ["Naive", "F", "R", "Z2", "Z3+O", "F+R+Z3"]
+    assert [json.loads(line)["plan"]["method"] for line in out.splitlines()] == [
+        "Naive",
+        "F",
+        "R",
+        "Z2",
+        "Z3+O",
+        "F+R+Z3",
+    ]
 
 
 def test_plan_needs_no_torch_and_nothing_slow():

@@ -87,9 +87,9 @@ def test_with_slurm_the_arrays_and_their_options_are_named(llmexp):
     assert "slurm" not in llmexp("plan", "model=7b", "hardware=a800", "method=F,R")[1]
 
 
-def test_json_is_what_it_was(llmexp):
+def test_json_is_a_run_a_line(llmexp):
     _, out, _ = llmexp("plan", "method=F,R", "--json", *PAPER)
-    assert [json.loads(line)["method"] for line in out.splitlines()] == ["F", "R"]
+    assert [json.loads(line)["plan"]["method"] for line in out.splitlines()] == ["F", "R"]
 
 
 def test_a_stated_training_goes_by_the_expected_speed(llmexp):

@@ -15,7 +15,7 @@ from llmexp.record.folder import find_runs
 )
 def test_flags_and_plus_signs_may_stand_anywhere(words, llmexp):
     code, out, _ = llmexp("plan", "--json", "hardware=a800", *words)
-    plan = json.loads(out)
+    plan = json.loads(out)["plan"]
     assert code == 0
     assert (plan["method"], plan["config"]["model"]["name"], plan["dims"]["dp"]) == ("F+R", "7b", 8)
 
@@ -42,7 +42,7 @@ def test_keys_of_the_schema_that_no_yaml_names_can_be_set_plainly(llmexp, here: 
     _, out, _ = llmexp(
         "plan", "--json", "measure.phases=false", "engine.options.gradient_clipping=1.0", "data.files=[a.txt,b.txt]"
     )
-    config = json.loads(out)["config"]
+    config = json.loads(out)["plan"]["config"]
     assert config["measure"]["phases"] is False
     assert config["engine"]["options"] == {"gradient_clipping": 1.0}
     assert config["data"]["files"] == ["a.txt", "b.txt"]
@@ -58,7 +58,7 @@ def test_the_repeating_command_is_as_people_type_it(llmexp):
         "budget.when_over=trim",
         "-m",
     )
-    commands = [json.loads(line)["rerun_command"] for line in out.splitlines()]
+    commands = [json.loads(line)["plan"]["rerun_command"] for line in out.splitlines()]
     assert commands == [f"python -m llmexp measure.profile_steps=3 method={method}" for method in ("R+F", "Z2")]
 
 
@@ -67,7 +67,7 @@ def test_options_from_a_folder_of_ones_own(llmexp, here: Path):
     (here / "mine" / "model" / "small.yaml").write_text("defaults: [tiny]\nname: small\nnum_layers: 2\n")
     code, out, _ = llmexp("plan", "--json", "model=small,tiny", "--config-dir", "mine")
     assert code == 0
-    small, tiny = (json.loads(line) for line in out.splitlines())
+    small, tiny = (json.loads(line)["plan"] for line in out.splitlines())
     assert (small["config"]["model"]["num_layers"], tiny["config"]["model"]["num_layers"]) == (2, 4)
     assert small["rerun_command"] == f"python -m llmexp 'hydra.searchpath=[file://{here}/mine]' model=small"
 
@@ -140,9 +140,9 @@ def test_without_words_nothing_is_measured_and_how_to_start_is_said(words, llmex
 
 def test_the_defaults_alone_can_be_repeated(llmexp):
     _, out, _ = llmexp("plan", "--json")
-    first = json.loads(out)
+    first = json.loads(out)["plan"]
     assert first["rerun_command"] == "python -m llmexp method=Naive"
-    assert json.loads(llmexp("plan", "--json", "method=Naive")[1])["id"] == first["id"]
+    assert json.loads(llmexp("plan", "--json", "method=Naive")[1])["plan"]["id"] == first["id"]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_the_defaults_alone_can_be_repeated(llmexp):
 )
 def test_a_command_may_come_after_overrides(words, llmexp):
     code, out, _ = llmexp(*words)
-    assert (code, json.loads(out)["config"]["model"]["name"]) == (0, "7b")
+    assert (code, json.loads(out)["plan"]["config"]["model"]["name"]) == (0, "7b")
 
 
 def test_help_is_a_word_too(llmexp, capfd):
@@ -163,7 +163,7 @@ def test_help_is_a_word_too(llmexp, capfd):
 
 def test_whole_numbers_may_be_typed_as_floats(llmexp):
     _, out, _ = llmexp("plan", "--json", "hardware.memory_bytes=16e9", "measure.steps=1e1")
-    config = json.loads(out)["config"]
+    config = json.loads(out)["plan"]["config"]
     assert (config["hardware"]["memory_bytes"], config["measure"]["steps"]) == (16_000_000_000, 10)
 
 

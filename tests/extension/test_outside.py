@@ -61,7 +61,7 @@ def test_a_plan_says_what_the_package_decides_and_leaves_unsaid_what_only_buildi
         installed, "plan", "--json", "method=E", "model=tiny", "engine=clipping", "optimizer=sign", "hardware=box"
     )
     assert done.returncode == 0, done.stderr
-    plan = json.loads(done.stdout)
+    plan = json.loads(done.stdout)["plan"]
     assert plan["atoms"] == [
         {
             "code": "E",

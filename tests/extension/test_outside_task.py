@@ -120,7 +120,7 @@ def test_its_plan_says_what_it_decides(installed: Path, llmexp: Callable[..., ob
     said = llmexp(installed, "plan", "task=hash").stdout
     assert said.startswith("sha256 on cpu: hash by hashlib, run ")
     assert "45 blocks of 100000 bytes" in said
-    plan = json.loads(llmexp(installed, "plan", "--json", "task=hash").stdout)
+    plan = json.loads(llmexp(installed, "plan", "--json", "task=hash").stdout)["plan"]
     assert (plan["processes"], plan["config"]["digest"]["block_bytes"]) == (1, 100_000)
     assert not {"batch", "dims", "method"} & plan.keys()
 

@@ -15,7 +15,7 @@ import pytest
 from patience import until
 from planning import make_plan as plan_words
 
-from llmexp.launch.forked import ForkedAgent
+from llmexp.launch.forked import ForkedAgent, close_server
 from llmexp.launch.ranks import LOOPBACK, listening
 from llmexp.launch.run import run_one
 from llmexp.record.folder import RunFolder
@@ -41,13 +41,9 @@ REAL = (
 @pytest.fixture(autouse=True)
 def server(processes) -> Iterator[None]:
     """One of each test's own, which ends before its processes are looked for."""
-    if ForkedAgent.server:
-        ForkedAgent.server.close()
-    ForkedAgent.server = None
+    close_server()
     yield
-    if ForkedAgent.server:
-        ForkedAgent.server.close()
-        ForkedAgent.server = None
+    close_server()
 
 
 @pytest.fixture

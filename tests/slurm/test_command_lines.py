@@ -258,7 +258,7 @@ def test_a_result_of_another_version_is_a_line_and_neither_submitted_nor_written
     commands(**ALL | {"sbatch": f"touch {here}/submitted"})
     words = (*HERE, "model=tiny")
     main(["plan", *words[1:], "--json"])
-    plan = TrainingPlan.model_validate_json(capsys.readouterr().out, strict=False)
+    plan = TrainingPlan.of(json.loads(capsys.readouterr().out)["plan"])
     run = RunFolder(here / "outputs" / "main" / plan.folder_name)
     run.write(run.plan_path, plan)
     run.result_path.write_text('{"colour": "red", "written_by": "9.1"}')
@@ -276,7 +276,7 @@ def test_a_damaged_result_is_submitted_again_and_a_lost_plan_written_again(
     commands(**ALL | {"sbatch": "echo Submitted batch job 7", "scontrol": "true"})
     words = (*HERE, "model=tiny", "detach=true", "rerun=none")
     main(["plan", *words[1:4], "--json"])
-    plan = TrainingPlan.model_validate_json(capsys.readouterr().out, strict=False)
+    plan = TrainingPlan.of(json.loads(capsys.readouterr().out)["plan"])
     run = RunFolder(here / "outputs" / "main" / plan.folder_name)
     run.write(run.result_path, result_of(plan, "success"))
     assert main(words) == 0

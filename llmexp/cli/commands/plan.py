@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from argparse import Namespace
 
+from llmexp.answers.planned import planned_run
 from llmexp.cli.arguments import Parser, add_overrides, command_parser
 from llmexp.cli.cluster_plan import cluster_lines
-from llmexp.cli.overrides import print_replaced
+from llmexp.cli.face import planned
 from llmexp.cli.plan_answer import check_stated, stated_words
 from llmexp.cli.plan_table import plan_table
 from llmexp.cli.show import plan_text
-from llmexp.cli.words import jobs_and_launcher
 from llmexp.report.stated_training import read_stated
-from llmexp.sweep.cost import costs_of
-from llmexp.sweep.measuring import folder_of
 from llmexp.sweep.run import affordable, undriven_cards
 
 
@@ -25,7 +23,7 @@ def parser() -> Parser:
         "are a table. Starts nothing, needs no torch and no GPU.",
     )
     add_overrides(parser)
-    parser.add_argument("--json", action="store_true", help="the plans themselves, one a line")
+    parser.add_argument("--json", action="store_true", help="answers and plans for programs, a run a line")
     parser.add_argument(
         "--verbose", action="store_true", help="every run in full, with its engine's configuration and its command"
     )
@@ -41,21 +39,19 @@ def parser() -> Parser:
 
 def main(args: Namespace) -> int:
     """Print the plan or the table of plans, and for several plans also what they will cost."""
-    print_replaced(args.overrides)
-    jobs, launcher = jobs_and_launcher(args)
-    plans = [job.plan for job in jobs]
+    found = planned(args)
+    plans, costs = found.plans, found.costs
     if args.json:
-        print(*(plan.model_dump_json() for plan in plans), sep="\n")
+        print(*(planned_run(cost).model_dump_json() for cost in costs), sep="\n")
         return 0
     if args.stated:
         check_stated(plans, args.stated)
-    costs = costs_of(plans, [folder_of(plan) for plan in plans])
     if len(costs) == 1 or args.verbose:
         texts = [plan_text(cost, verbose=args.verbose, stated=stated_words(cost, args.stated)) for cost in costs]
         print(*texts, sep="\n\n")
     else:
         print(plan_table(costs, args.stated))
-    print(*cluster_lines(plans, launcher), sep="", end="")
+    print(*cluster_lines(plans, found.launcher), sep="", end="")
     if len(plans) > 1:
         print()
         affordable(plans)

@@ -1,0 +1,1 @@
+"""What `llmexp plan` and runs answer, as typed and versioned objects for programs."""

@@ -1,0 +1,90 @@
+"""A planned run: the plan, whether it fits, how fast it is expected to be, and what it is expected to cost."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, SerializeAsAny
+
+from llmexp.answers.versioned import Answer, Part, SchemaName
+from llmexp.launch.preflight import certain_skip
+from llmexp.record.memory import Fit, Verdict
+from llmexp.record.plan import RunPlan
+from llmexp.registry import get_task
+from llmexp.sweep.cost import Cost
+
+SCHEMA = SchemaName(name="llmexp.plan", version=1)
+
+
+class PlannedMemory(Part):
+    """What a rank needs of its device, or on a CPU of its share of the host's memory, in bytes."""
+
+    state_bytes: int = Field(description="training state, or weights; certain")
+    rest_bytes: int = Field(description="activations and the like; estimated")
+    capacity_bytes: int
+
+
+class PlannedSpeed(Part):
+    """The expected rate of one device, and what it goes by."""
+
+    per_device: float = Field(description="in `unit`")
+    unit: str = Field(description="such as tokens/s")
+    by: str = Field(description="an earlier run, or a published one")
+    elsewhere: bool = Field(description="published of another batch, length or number of devices, which `by` names")
+
+
+class PlannedCost(Part):
+    """What the run will take of its devices; null where it is not known."""
+
+    held_s: float | None = Field(description="seconds for which it holds its devices; 0 where nothing is to be done")
+    device_hours: float | None = Field(description="of all devices together; on cpu a rank counts as a device")
+    usd: float | None = Field(description="at hardware.price_per_device_hour_usd")
+    source: str = Field(description="what it goes by: nothing, same, like, paper, pilot, flops, rates or unknown")
+
+
+def _as_plan(found: Any) -> Any:
+    return RunPlan.of(found) if isinstance(found, dict) else found
+
+
+class PlannedRun(Answer):
+    """What `llmexp.plan` returns, and `llmexp plan --json` prints, of one run."""
+
+    schema_name: SchemaName = Field(SCHEMA, alias="schema")
+    name: str = Field(description="the run's name in words, which no other run of its sweep has")
+    folder: str = Field(description="where its records are, or will be")
+    fits: Verdict | None = Field(description="surely, likely or no; null where that is not known")
+    memory: PlannedMemory | None = Field(description="what `fits` rests on")
+    skipped: str | None = Field(description="why the run would be skipped at once; null where it would start")
+    speed: PlannedSpeed | None
+    cost: PlannedCost
+    plan: Annotated[SerializeAsAny[RunPlan], BeforeValidator(_as_plan)] = Field(
+        description="all that is decided, as in the run's plan.json, with a schema version of its own"
+    )
+
+
+def planned_run(cost: Cost) -> PlannedRun:
+    """Return the answer about one plan."""
+    plan = cost.plan
+    fit = get_task(plan.config.task.name).fit(plan)
+    return PlannedRun(
+        name=plan.name,
+        folder=str(plan.folder),
+        fits=fit.verdict if fit else None,
+        memory=_memory(fit),
+        skipped=certain_skip(plan),
+        speed=_speed(cost),
+        cost=PlannedCost(held_s=cost.held_s, device_hours=cost.device_hours, usd=cost.usd, source=cost.source),
+        plan=plan,
+    )
+
+
+def _memory(fit: Fit | None) -> PlannedMemory | None:
+    return PlannedMemory(state_bytes=fit.state, rest_bytes=fit.rest, capacity_bytes=fit.capacity) if fit else None
+
+
+def _speed(cost: Cost) -> PlannedSpeed | None:
+    speed = cost.speed
+    if speed is None:
+        return None
+    unit = cost.plan.rate_unit
+    return PlannedSpeed(per_device=speed.per_device, unit=unit, by=speed.by, elsewhere=speed.elsewhere)

@@ -1,0 +1,141 @@
+"""What `llmexp.plan` and `llmexp.run` do, for scripts, notebooks and CI; the commands do the same and print it."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llmexp.answers.measured import MeasuredRun, measured_run
+from llmexp.answers.planned import PlannedRun, planned_run
+from llmexp.cli.app import CONFIG, hydra_app
+from llmexp.cli.launchers import PlannedTask
+from llmexp.cli.logged import LOGGER, logged
+from llmexp.cli.overrides import accept, print_replaced
+from llmexp.cli.words import jobs_and_launcher, own_folder, search_path
+from llmexp.errors import ConfigError, in_one_line
+from llmexp.launch.forked import close_server
+from llmexp.record.plan import RunPlan
+from llmexp.record.reading import plain
+from llmexp.sweep.cost import Cost, costs_of
+from llmexp.sweep.measuring import folder_of
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+    from llmexp.cli.hydra_private import Hydra
+
+Place = str | os.PathLike[str]
+
+
+def plan(*words: str, config_dir: Place | None = None) -> list[PlannedRun]:
+    """Plan the runs that the words of a command line say, and start none: plan("model=7b", "method=R,R+Z3").
+
+    Each run says whether it fits, its expected speed and cost, with units in the names, and holds its whole plan. It
+    needs no torch and no GPU. `config_dir` is a folder with groups and options of your own. Nothing is printed: notices
+    go to the logger `llmexp`. Raises ConfigError, of one line, for words that cannot be.
+    """
+    with _as_library():
+        return [planned_run(cost) for cost in planned(_arguments(words, config_dir)).costs]
+
+
+def run(*words: str, config_dir: Place | None = None) -> list[MeasuredRun]:
+    """Measure the runs that the words of a command line say, as the shell does, and return them when all have ended.
+
+    They are in the order of the sweep, also those that had an answer before. A run that failed raises nothing: its
+    result says how it ended. Nothing is printed: the notices, the progress and the report go to the logger `llmexp`.
+    Ctrl-C ends the run in hand, writes its result and raises KeyboardInterrupt; the same words then go on with what is
+    missing. Raises ConfigError, of one line and before anything starts, for words that cannot be.
+    """
+    with _as_library():
+        if not words:
+            raise ConfigError('no run is named: llmexp.run("method=Naive", "model=tiny") measures one')
+        args = _arguments(words, config_dir)
+        if task := idle_task():
+            LOGGER.warning("%s", idle_line(task))
+            return []
+        folder = own_folder(args)
+        with _nothing_left(), hydra_app(folder) as hydra:
+            print_replaced(args.overrides)
+            overrides = accept(hydra.config_loader, search_path(folder) + args.overrides)
+            return [measured_run(plan) for plan in sweep(hydra, overrides, configures_logging=False).plans]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The plans of a command line with their costs, and the launcher's own keys as they are composed."""
+
+    costs: Sequence[Cost]
+    launcher: DictConfig
+
+    @property
+    def plans(self) -> list[RunPlan]:
+        """The plans alone."""
+        return [cost.plan for cost in self.costs]
+
+
+def planned(args: Namespace) -> Planned:
+    """Plan what the overrides say, with the cost of each run, and start nothing; raises ConfigError."""
+    print_replaced(args.overrides)
+    jobs, launcher = jobs_and_launcher(args)
+    plans = [job.plan for job in jobs]
+    return Planned(costs_of(plans, [folder_of(plan) for plan in plans]), launcher)
+
+
+@dataclass(frozen=True)
+class Swept:
+    """A sweep that has ended: the exit code of its command, and the plans of its runs."""
+
+    code: int
+    plans: Sequence[RunPlan]
+
+
+def sweep(hydra: Hydra, overrides: list[str], *, configures_logging: bool = True) -> Swept:
+    """Measure and report the sweep that accepted overrides describe; raises ConfigError before anything starts.
+
+    Hydra's configuration of Python's logging removes the handlers of a program that uses llmexp as a library.
+    """
+    task = PlannedTask()
+    code = hydra.multirun(CONFIG, task, overrides, with_log_configuration=configures_logging)
+    return Swept(int(code), task.swept)
+
+
+def idle_task() -> str:
+    """Return this task's number on its node where srun started several, of which one alone is to measure; else ''."""
+    task = os.environ.get("SLURM_LOCALID", "0")
+    return task if task != "0" else ""
+
+
+def idle_line(task: str) -> str:
+    """Say why this task of srun measures nothing."""
+    return f"task {task} of this node leaves the run to task 0, which starts all ranks"
+
+
+def _arguments(words: Sequence[str], config_dir: Place | None) -> Namespace:
+    for word in words:
+        if not isinstance(word, str):
+            raise ConfigError(f"{word!r} is no word of a command line: write each as a text, such as 'model=7b'")
+    return Namespace(overrides=list(words), config_dir=None if config_dir is None else str(Path(config_dir)))
+
+
+@contextmanager
+def _nothing_left() -> Iterator[None]:
+    """End what was started to start ranks quickly: a program goes on after its sweep, where a command ends."""
+    try:
+        yield
+    finally:
+        close_server()
+
+
+@contextmanager
+def _as_library() -> Iterator[None]:
+    """Print nothing, and raise errors for wrong words in one line."""
+    with logged():
+        try:
+            yield
+        except ConfigError as error:
+            raise type(error)(in_one_line(plain(str(error)))) from error
