@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SerializeAsAny
 
@@ -13,7 +13,12 @@ from llmexp.record.plan import RunPlan
 from llmexp.registry import get_task
 from llmexp.sweep.cost import Cost
 
-SCHEMA = SchemaName(name="llmexp.plan", version=1)
+
+class PlanSchema(SchemaName):
+    """The schema of this answer."""
+
+    name: Literal["llmexp.plan"] = "llmexp.plan"
+    version: Literal[1] = 1
 
 
 class PlannedMemory(Part):
@@ -49,7 +54,7 @@ def _as_plan(found: Any) -> Any:
 class PlannedRun(Answer):
     """What `llmexp.plan` returns, and `llmexp plan --json` prints, of one run."""
 
-    schema_name: SchemaName = Field(SCHEMA, alias="schema")
+    schema_name: PlanSchema = Field(PlanSchema(), alias="schema")
     name: str = Field(description="the run's name in words, which no other run of its sweep has")
     folder: str = Field(description="where its records are, or will be")
     fits: Verdict | None = Field(description="surely, likely or no; null where that is not known")

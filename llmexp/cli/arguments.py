@@ -32,6 +32,7 @@ COMMAND_NAMES = (
     "engines",
     "reproduce",
     "export",
+    "schema",
 )
 OUTPUTS = "outputs"
 

@@ -8,6 +8,8 @@ from glob import glob
 from pathlib import Path
 
 from llmexp.analysis.many_rows import MARGIN
+from llmexp.answers.compared import runs_compared, sets_compared
+from llmexp.answers.versioned import line
 from llmexp.cli.arguments import Parser, command_parser, runs_in, share
 from llmexp.errors import ConfigError
 from llmexp.record.folder import RunFolder
@@ -45,6 +47,7 @@ def parser() -> Parser:
     parser.add_argument(
         "--pool", action="store_true", help="of runs of one set that measure the same, count the repeats of all"
     )
+    parser.add_argument("--json", action="store_true", help="the comparison for programs, in one line")
     parser.add_argument("--strict", action="store_true", help="exit 1 too where a row has no answer or no partner")
     return parser
 
@@ -55,19 +58,26 @@ def main(args: Namespace) -> int:
         return _save(args)
     first, second = _sides(args)
     if first is not None and not args.baseline and len(first) == len(second) == 1 and not _asks_for_sets(args):
-        print_comparison(compare(first[0], second[0]))
+        beside = compare(first[0], second[0])
+        if args.json:
+            print(line(runs_compared(beside)))
+        else:
+            print_comparison(beside)
         return 0
     a = load(args.baseline) if args.baseline else _measured(first or [])
     margin = MARGIN if args.margin is None else args.margin
     found = compare_sets(a, _measured(second), args.metric, margin, pooled=args.pool)
-    print_sets(found)
-    if args.baseline:
-        print(_OTHER_DAY)
+    if args.json:
+        print(line(sets_compared(found)))
+    else:
+        print_sets(found)
+        if args.baseline:
+            print(_OTHER_DAY)
     return int(found.failed or (args.strict and not found.is_complete))
 
 
 def _save(args: Namespace) -> int:
-    if args.baseline or args.to or _asks_for_sets(args):
+    if args.baseline or args.to or args.json or _asks_for_sets(args):
         raise ConfigError("--save-baseline goes with the paths of one set, and with no other option")
     rows = [row for row in _measured(_runs(args.paths)) if row.is_measured]
     if not rows:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from llmexp.answers.planned import planned_run
+from llmexp.answers.versioned import line
 from llmexp.cli.arguments import Parser, add_overrides, command_parser
 from llmexp.cli.cluster_plan import cluster_lines
 from llmexp.cli.face import planned
@@ -42,7 +43,7 @@ def main(args: Namespace) -> int:
     found = planned(args)
     plans, costs = found.plans, found.costs
     if args.json:
-        print(*(planned_run(cost).model_dump_json() for cost in costs), sep="\n")
+        print(*(line(planned_run(cost)) for cost in costs), sep="\n")
         return 0
     if args.stated:
         check_stated(plans, args.stated)

@@ -6,6 +6,8 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from llmexp.answers.reported import runs_reported
+from llmexp.answers.versioned import line
 from llmexp.cli.arguments import OUTPUTS, Parser, command_parser, runs_in
 from llmexp.cli.pages import write_page
 from llmexp.errors import ConfigError
@@ -17,11 +19,21 @@ from llmexp.report.publish import publish
 from llmexp.report.setup_paragraph import setup_paragraph
 from llmexp.report.sorting import sorted_by
 from llmexp.report.stated_training import read_stated
-from llmexp.report.table import build_report
+from llmexp.report.table import Report, build_report
 from llmexp.report.terminal import print_report
 from llmexp.report.text import comma_separated, markdown
 
-_TEXTS = {"markdown": markdown, "csv": comma_separated, "latex": latex}
+
+def _json(report: Report) -> str:
+    return line(runs_reported(report)) + "\n"
+
+
+_TEXTS = {
+    "markdown": markdown,
+    "csv": comma_separated,
+    "latex": latex,
+    "json": _json,
+}
 FINDINGS, PAPER = "findings", "paper"
 
 
@@ -55,7 +67,8 @@ def parser() -> Parser:
 
 def _add_form(parser: Parser) -> None:
     """Add what the table is written as, and where to."""
-    parser.add_argument("--format", choices=("terminal", "markdown", "csv", "latex"), default="terminal")
+    parser.add_argument("--format", choices=("terminal", *_TEXTS), default="terminal")
+    parser.add_argument("--json", dest="format", action="store_const", const="json", help="for programs: --format json")
     parser.add_argument(
         "--into", type=Path, metavar="FOLDER", help="leave it as FOLDER/<hardware>/<sweep>.md and .csv instead"
     )
@@ -97,11 +110,17 @@ def _view(name: str) -> Callable[[Namespace, Sequence[Path | str]], int]:
     return show_paper
 
 
+def _show_view(args: Namespace) -> int:
+    if args.format == "json":
+        raise ConfigError(f"--json is of the table of runs: llmexp report {args.paths[0]} takes --format csv")
+    return _view(args.paths[0])(args, args.paths[1:])
+
+
 def main(args: Namespace) -> int:
     """Print or write the table, and draw it."""
     paths = [Path(path) for path in args.paths]
     if args.paths and args.paths[0] in (FINDINGS, PAPER):
-        return _view(args.paths[0])(args, args.paths[1:])
+        return _show_view(args)
     if args.claims:
         raise ConfigError(f"--claims {args.claims} is of llmexp report findings")
     if args.missing:
