@@ -30,7 +30,7 @@ FLOORS = (
     ("launchers", "sweep"),
     ("answers",),
     ("cli",),
-    ("hydra_plugins", "__main__"),
+    ("hydra_plugins", "__main__", "extend", "extend_ranks"),
 )
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 # What ranks may reach, besides their engine's folder. Of launch it is what starts servers and ends with them.

@@ -41,6 +41,17 @@ class MetricSpec:
     column: Shown | None = None
 
 
+def metric(
+    unit: str, better: Better = "", column: Shown | None = None
+) -> Callable[[Callable[..., Measurement | None]], MetricSpec]:
+    """Make the decorated function the metric of its name; its docstring becomes the help text."""
+
+    def made(function: Callable[..., Measurement | None]) -> MetricSpec:
+        return MetricSpec(function.__name__, function, unit, better, " ".join((getdoc(function) or "").split()), column)
+
+    return made
+
+
 class Metrics(dict[str, MetricSpec]):
     """The metrics by name, in the order of the CSV's columns."""
 
@@ -48,11 +59,7 @@ class Metrics(dict[str, MetricSpec]):
         """Register the decorated function as the metric of its name; its docstring becomes the help text."""
 
         def register(function: F) -> F:
-            self.include(
-                MetricSpec(
-                    function.__name__, function, unit, better, " ".join((getdoc(function) or "").split()), column
-                )
-            )
+            self.include(metric(unit, better, column)(function))
             return function
 
         return register

@@ -7,17 +7,25 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from llmexp.analysis.metric import Metrics, Shown
-from llmexp.analysis.quantity import Measurement, over_repeats
-from llmexp.analysis.window import Repeat, duration_s
-from llmexp.launch.commands import ranks_of
-from llmexp.record.plan import RunPlan
-from llmexp.record.result import ResultPoint
-from llmexp.record.run_id import identity
-from llmexp.record.samples import RankSummary, Sample
-from llmexp.schema import MeasureConfig, RunConfig, Section
-from llmexp.tasks.base import Task
-from llmexp.tasks.engine import Engine
+from llmexp.extend import (
+    Engine,
+    MeasureConfig,
+    Measurement,
+    Metrics,
+    RankSummary,
+    Repeat,
+    ResultPoint,
+    RunConfig,
+    RunPlan,
+    Sample,
+    Section,
+    Shown,
+    Task,
+    duration_s,
+    identity,
+    over_repeats,
+    ranks_of,
+)
 
 WORKER = "llmexp_outside.hashing_worker"
 

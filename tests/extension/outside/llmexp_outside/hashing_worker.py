@@ -7,8 +7,8 @@ import time
 
 import psutil
 
-from llmexp.launchers.rank.frame import Rank, main
-from llmexp.record.samples import RankSummary
+from llmexp.extend import RankSummary
+from llmexp.extend_ranks import Rank, main
 from llmexp_outside.hashing import Block, HashPlan
 
 

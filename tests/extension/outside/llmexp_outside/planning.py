@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llmexp.launchers.deepspeed.engine import DeepSpeedEngine
-from llmexp.method import Atom, Techniques
-from llmexp.training.config import TrainingConfig
-from llmexp.training.plan.dims import ParallelDims
+from llmexp.extend import Atom, DeepSpeedEngine, ParallelDims, Techniques, TrainingConfig
 
 FROZEN_EMBEDDINGS = Atom(
     "E",

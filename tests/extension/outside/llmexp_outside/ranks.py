@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from llmexp.method import Techniques
+from llmexp.extend import Techniques
 
 
 class SignDescent(torch.optim.Optimizer):

@@ -1,0 +1,126 @@
+"""What packages of others build on, on the driver's side; `llmexp.extend_ranks` is the ranks' side.
+
+These names are promised: what goes or changes its meaning is in the changelog first. Nothing else of llmexp is. Each is
+imported when it is asked for, so that none of them brings torch or an engine that is not named.
+docs/extending.md shows them at work.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from llmexp.analysis.metric import Metrics, MetricSpec, Shown, metric
+    from llmexp.analysis.quantity import Measurement, over_repeats
+    from llmexp.analysis.window import Repeat, duration_s
+    from llmexp.errors import ConfigError
+    from llmexp.launch.commands import ranks_of
+    from llmexp.launchers.deepspeed.engine import DeepSpeedEngine
+    from llmexp.launchers.megatron.engine import MegatronEngine
+    from llmexp.launchers.torch_native.engine import TorchEngine
+    from llmexp.method import Atom, Techniques
+    from llmexp.record.plan import Command, RunPlan
+    from llmexp.record.result import ResultPoint
+    from llmexp.record.run_id import identity
+    from llmexp.record.samples import RankSummary, Sample
+    from llmexp.report.row import Row
+    from llmexp.report.section import Section as ReportSection
+    from llmexp.schema import MeasureConfig, RunConfig, Section
+    from llmexp.serving.engine import ServingEngine
+    from llmexp.tasks.base import Task
+    from llmexp.tasks.engine import Engine
+    from llmexp.training.config import TrainingConfig
+    from llmexp.training.engine import TrainingEngine
+    from llmexp.training.plan.dims import ParallelDims
+    from llmexp.training.plan.training_plan import TrainingPlan
+    from llmexp.training.repeats import RunConstants, TrainingRepeat
+
+_PLACES = {
+    # a method's atom
+    "Atom": "llmexp.method",
+    "Techniques": "llmexp.method",
+    # an engine
+    "Engine": "llmexp.tasks.engine",
+    "TrainingEngine": "llmexp.training.engine",
+    "ServingEngine": "llmexp.serving.engine",
+    "DeepSpeedEngine": "llmexp.launchers.deepspeed.engine",
+    "MegatronEngine": "llmexp.launchers.megatron.engine",
+    "TorchEngine": "llmexp.launchers.torch_native.engine",
+    "TrainingConfig": "llmexp.training.config",
+    "TrainingPlan": "llmexp.training.plan.training_plan",
+    "ParallelDims": "llmexp.training.plan.dims",
+    "Command": "llmexp.record.plan",
+    "ranks_of": "llmexp.launch.commands",
+    # a metric
+    "metric": "llmexp.analysis.metric",
+    "Metrics": "llmexp.analysis.metric",
+    "MetricSpec": "llmexp.analysis.metric",
+    "Shown": "llmexp.analysis.metric",
+    "Measurement": "llmexp.analysis.quantity",
+    "Repeat": "llmexp.analysis.window",
+    "TrainingRepeat": "llmexp.training.repeats",
+    "RunConstants": "llmexp.training.repeats",
+    "duration_s": "llmexp.analysis.window",
+    # a task
+    "Task": "llmexp.tasks.base",
+    "RunConfig": "llmexp.schema",
+    "MeasureConfig": "llmexp.schema",
+    "Section": "llmexp.schema",
+    "RunPlan": "llmexp.record.plan",
+    "identity": "llmexp.record.run_id",
+    "Sample": "llmexp.record.samples",
+    "RankSummary": "llmexp.record.samples",
+    "ResultPoint": "llmexp.record.result",
+    "over_repeats": "llmexp.analysis.quantity",
+    "Row": "llmexp.report.row",
+    "ReportSection": "llmexp.report.section:Section",
+    # wrong input
+    "ConfigError": "llmexp.errors",
+}
+
+__all__ = [
+    "Atom",
+    "Command",
+    "ConfigError",
+    "DeepSpeedEngine",
+    "Engine",
+    "Measurement",
+    "MeasureConfig",
+    "MegatronEngine",
+    "metric",
+    "Metrics",
+    "MetricSpec",
+    "over_repeats",
+    "ParallelDims",
+    "RankSummary",
+    "ranks_of",
+    "Repeat",
+    "ReportSection",
+    "ResultPoint",
+    "Row",
+    "RunConfig",
+    "RunConstants",
+    "RunPlan",
+    "Sample",
+    "Section",
+    "ServingEngine",
+    "Shown",
+    "Task",
+    "Techniques",
+    "TorchEngine",
+    "TrainingConfig",
+    "TrainingEngine",
+    "TrainingPlan",
+    "TrainingRepeat",
+    "duration_s",
+    "identity",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a promised name when it is asked for."""
+    if name not in _PLACES:
+        raise AttributeError(f"module 'llmexp.extend' has no attribute '{name}'")
+    module, _, attribute = _PLACES[name].partition(":")
+    return getattr(import_module(module), attribute or name)
