@@ -12,8 +12,9 @@ from torch import Tensor
 from benchmarks.figure import Figure
 from benchmarks.rates import rate
 from llmexp.launchers.micro.case import Place
-from llmexp.launchers.micro.worker import MAKERS, OPERATORS
-from llmexp.micro.plan.micro_plan import MicroPoint
+from llmexp.launchers.micro.worker import maker
+from llmexp.micro.families.base import MicroPoint
+from llmexp.registry import get_family
 
 HEADS = {"batch": 1, "heads": 4, "kv_heads": 2, "seq_len": 96, "head_dim": 32}
 ROWS = 256
@@ -47,8 +48,7 @@ def micro_verdicts(folder: Path, tries: int) -> Iterator[Figure]:
 
 def _wrong(point: MicroPoint, place: Place, seed: int) -> str:
     torch.manual_seed(seed)
-    make = OPERATORS[point.kind] if point.family == "operators" else MAKERS[point.family]
-    return make(point, place).wrong()
+    return maker(get_family(point.family))(point, place).wrong()
 
 
 def _without(rows: int) -> Callable[..., Tensor]:

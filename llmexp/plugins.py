@@ -1,6 +1,7 @@
-"""Other installed packages add atoms, engines, tasks and configuration files, each named by an entry point.
+"""Other installed packages add atoms, engines, tasks, families of microbenchmarks and configuration files.
 
-A package is imported only when its atom, engine, task or file is asked for, except the (empty) package of its files.
+An entry point names each. A package is imported only when what it adds is asked for, except the (empty) package of its
+files.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from llmexp.errors import ConfigError
 ATOMS = "llmexp.atoms"
 ENGINES = "llmexp.engines"
 TASKS = "llmexp.tasks"
+FAMILIES = "llmexp.families"
 CONF = "llmexp.conf"
 
 
@@ -38,7 +40,7 @@ def points(group: str, taken: Container[str] = ()) -> dict[str, EntryPoint]:
     for point in sorted(entry_points(group=group), key=lambda point: (point.name, distribution(point))):
         if point.name.lower() in taken or point.name.lower() in map(str.lower, found):
             raise ConfigError(
-                f"{_origin(point)}: there is a {point.name} already; give it another name, or uninstall "
+                f"{origin(point)}: there is a {point.name} already; give it another name, or uninstall "
                 f"{distribution(point)}"
             )
         found[point.name] = point
@@ -51,10 +53,10 @@ def load(point: EntryPoint, kind: type[Any]) -> Any:
         found = point.load()
     except Exception as error:  # somebody else's code can raise anything
         raise ConfigError(
-            f"{_origin(point)} cannot be loaded ({type(error).__name__}: {error}); mend or uninstall it"
+            f"{origin(point)} cannot be loaded ({type(error).__name__}: {error}); mend or uninstall it"
         ) from error
     if not isinstance(found, kind):
-        raise ConfigError(f"{_origin(point)} is a {type(found).__name__}, not a {kind.__name__}")
+        raise ConfigError(f"{origin(point)} is a {type(found).__name__}, not a {kind.__name__}")
     return found
 
 
@@ -66,7 +68,7 @@ def conf_packages() -> tuple[str, ...]:
     for point, package in packages.items():
         for file in _files(package):
             if file in owners:
-                raise ConfigError(f"{_origin(point)} has {file}, which {owners[file]} has too; give it another name")
+                raise ConfigError(f"{origin(point)} has {file}, which {owners[file]} has too; give it another name")
             owners[file] = distribution(point)
     return tuple(package.__name__ for package in packages.values())
 
@@ -83,14 +85,15 @@ def distribution(point: EntryPoint) -> str:
     return point.dist.name if point.dist else point.module
 
 
-def _origin(point: EntryPoint) -> str:
+def origin(point: EntryPoint) -> str:
+    """Return the words by which an entry point and its package are found."""
     return f"package {distribution(point)}: {point.group} {point.name} = {point.value}"
 
 
 def _package(point: EntryPoint) -> ModuleType:
     found: ModuleType = load(point, ModuleType)
     if not hasattr(found, "__path__"):
-        raise ConfigError(f"{_origin(point)} is a module, not a package of YAML files")
+        raise ConfigError(f"{origin(point)} is a module, not a package of YAML files")
     return found
 
 

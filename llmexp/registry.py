@@ -1,4 +1,6 @@
-"""The tasks and the engines by name; each is loaded when it is asked for, and other packages add theirs.
+"""The tasks, the engines and the families of microbenchmarks by name.
+
+Each is loaded when it is asked for, and other packages add theirs.
 
 Rooms that serve every task and every engine know them by this registry alone.
 """
@@ -15,6 +17,7 @@ from llmexp import plugins
 from llmexp.errors import ConfigError, hint, unknown
 
 if TYPE_CHECKING:
+    from llmexp.micro.families.base import Family
     from llmexp.tasks.base import Task
     from llmexp.tasks.engine import Engine
 
@@ -31,7 +34,15 @@ ENGINES = {
     name: f"llmexp.launchers.{_FOLDERS.get(name, name)}.engine:ENGINE"
     for name in ("deepspeed", "megatron", "script", "torch", "micro")
 } | {name: f"llmexp.launchers.serving.engines.{name}:ENGINE" for name in _SERVERS}
+# In the order in which a run measures their points.
+FAMILIES = {
+    name: f"llmexp.micro.families.{name}:{name.upper()}"
+    for name in ("gemm", "memory", "copies", "collectives", "attention", "operators", "optimizer", "disk")
+}
+# The other keys of `micro.` are taken too.
+_NO_FAMILY = frozenset((*FAMILIES, "name", "ranks", "dtypes"))
 # What those of other packages have to be.
+_FAMILY = "llmexp.micro.families.base:Family"
 _TASK, _ENGINE = "llmexp.tasks.base:Task", "llmexp.tasks.engine:Engine"
 
 
@@ -64,6 +75,28 @@ def get_engine(task: str, name: str) -> Engine[Any]:
     return engine
 
 
+def family_names() -> list[str]:
+    """Return the names of the sections of `micro.`, one for each family of microbenchmarks."""
+    return [*FAMILIES, *_outside_families()]
+
+
+def get_family(name: str) -> Family[Any]:
+    """Return the family of this name, which `family_names` has; raise ConfigError where its package is broken."""
+    if name in FAMILIES:
+        own: Family[Any] = _named(FAMILIES[name])
+        return own
+    point = _outside_families()[name]
+    found: Family[Any] = plugins.load(point, _named(_FAMILY))
+    if found.name != name:
+        raise ConfigError(f"{plugins.origin(point)} is named {found.name}; the two names have to be one")
+    return found
+
+
+def families() -> list[Family[Any]]:
+    """Return all families, in the order in which a run measures their points."""
+    return [get_family(name) for name in family_names()]
+
+
 def _load_engine(name: str) -> Engine[Any]:
     engine: Engine[Any] = (
         _named(ENGINES[name]) if name in ENGINES else plugins.load(_outside_engines()[name], _named(_ENGINE))
@@ -85,6 +118,10 @@ def _outside_tasks() -> dict[str, EntryPoint]:
 
 def _outside_engines() -> dict[str, EntryPoint]:
     return plugins.points(plugins.ENGINES, frozenset(ENGINES))
+
+
+def _outside_families() -> dict[str, EntryPoint]:
+    return plugins.points(plugins.FAMILIES, _NO_FAMILY)
 
 
 @cache

@@ -18,14 +18,15 @@ ROOT = Path(__file__).parent.parent
 # its ranks import too has a floor of its own.
 FLOORS = (
     ("terms", "version", "hook", "machine", "schema", "reference"),
-    ("errors", "micro.config", "serving.config", "training.config"),
+    ("errors", "serving.config", "training.config"),
     ("plugins",),
     ("method", "registry"),
     ("record",),
     ("analysis", "bundle", "inputs", "measure", "traces"),
-    ("micro.plan", "serving.plan", "training.plan"),
-    ("launch", "report"),
-    ("doctor", "frame", "slurm", "tasks"),
+    ("micro.families", "serving.plan", "training.plan"),
+    # The keys of task=micro are those of its families.
+    ("launch", "report", "micro.config"),
+    ("doctor", "frame", "slurm", "tasks", "micro.plan"),
     ("micro", "serving", "training"),
     ("launchers", "sweep"),
     ("answers",),
@@ -38,7 +39,7 @@ OF_RANKS = (
     *("launchers", "measure", "analysis", "inputs", "record", "registry", "method", "plugins", "errors", "terms"),
     *("schema", "machine", "hook", "version", "launch.spawn", "launch.supervisor", "launch.server_address"),
     *("launch.server_answer", "launch.no_steps_hint", "training.config", "training.plan"),
-    *("serving.config", "serving.plan", "micro.config", "micro.plan"),
+    *("serving.config", "serving.plan", "micro.config", "micro.families", "micro.plan"),
 )
 # A library and the only rooms that may import it.
 ONLY_IN = {

@@ -14,7 +14,7 @@ from llmexp.launchers.attention.fused import restore, sdpa_of
 from llmexp.launchers.micro.attention_check import wrong_gradients, wrong_result
 from llmexp.launchers.micro.case import Case, Place
 from llmexp.launchers.micro.checks import some
-from llmexp.micro.plan.micro_plan import MicroPoint
+from llmexp.micro.families.base import MicroPoint
 from llmexp.schema import BYTES_PER_ELEMENT
 
 Attend = Callable[..., Tensor]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, distributed
 
 from llmexp.launchers.micro.case import Case, Place
-from llmexp.micro.plan.micro_plan import MicroPoint
+from llmexp.micro.families.base import MicroPoint
 from llmexp.schema import BYTES_PER_ELEMENT
 
 ROOT = 0

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from llmexp.launchers.micro.case import Case, Place
-from llmexp.micro.plan.micro_plan import MicroPoint
+from llmexp.micro.families.base import MicroPoint
 
 ON_DEVICE = "device_to_device"
 

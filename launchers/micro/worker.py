@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import distributed
 
-from llmexp.launchers.micro.attention import attention
 from llmexp.launchers.micro.case import Case, Place
-from llmexp.launchers.micro.collectives import collective
-from llmexp.launchers.micro.compute import cross_entropy, gemm, rms_norm, rope, softmax, triad
-from llmexp.launchers.micro.copies import copy
-from llmexp.launchers.micro.graphs import IN_A_GRAPH, can_be_graphed, graph_of
-from llmexp.launchers.micro.states import adamw, disk
+from llmexp.launchers.micro.graphs import IN_A_GRAPH, graph_of
 from llmexp.launchers.rank.frame import Rank, device_of, gpu_uuid, join_group, main
 from llmexp.launchers.rank.versions import rank_environment
 from llmexp.machine.gpu_load import clock_and_temperature
@@ -23,23 +21,20 @@ from llmexp.machine.processor import last_cache_bytes
 from llmexp.measure import memory
 from llmexp.measure.calls import CallProtocol, Timed, time_calls
 from llmexp.measure.clock import Clock, clock_for
-from llmexp.micro.plan.micro_plan import CACHES, DEVICE, HOST, MicroPlan, MicroPoint
+from llmexp.micro.families.base import DEVICE, HOST, Family, MicroPoint
+from llmexp.micro.plan.micro_plan import CACHES, MicroPlan
 from llmexp.record.samples import CallSample, RankSummary
+from llmexp.registry import get_family
 
 Maker = Callable[[MicroPoint, Place], Case]
-MAKERS: dict[str, Maker] = {
-    "gemm": gemm,
-    "memory": triad,
-    "copies": copy,
-    "collectives": collective,
-    "attention": attention,
-    "optimizer": adamw,
-    "disk": disk,
-}
-OPERATORS: dict[str, Maker] = {"rms_norm": rms_norm, "rope": rope, "softmax": softmax, "cross_entropy": cross_entropy}
-# One rank is a machine of its own, whose collectives would do nothing.
-ALONE = "needs two ranks or more"
 ELSEWHERE = "another rank could not measure it"
+
+
+def maker(family: Family[Any]) -> Maker:
+    """Return the function that makes the calls of a family's points; raises ImportError where it is not there."""
+    module, _, name = family.case.partition(":")
+    found: Maker = getattr(import_module(module), name)
+    return found
 
 
 class MicroRank:
@@ -50,9 +45,7 @@ class MicroRank:
         self.device = device_of(plan.config.hardware, rank.local_index)
         if rank.world_size > 1:
             join_group(self.device)
-        disks = plan.config.micro.disk
-        folder = Path(disks.folder).expanduser() if disks and disks.folder else rank.folder
-        self.place = Place(self.device, rank.index, rank.world_size, _cache_bytes(self.device) or 0, folder)
+        self.place = Place(self.device, rank.index, rank.world_size, _cache_bytes(self.device) or 0, rank.folder)
         protocol = plan.config.measure
         self.protocol = CallProtocol(
             protocol.samples, protocol.warmup_calls, protocol.min_sample_s, protocol.point_limit_s
@@ -70,7 +63,8 @@ class MicroRank:
             timed, problem = Timed((), 1), problem or ELSEWHERE
         else:
             assert case
-            record = graph_of if self.device.type == "cuda" and can_be_graphed(point) else None
+            is_graphed = self.device.type == "cuda" and get_family(point.family).is_graphed(point.kind)
+            record = graph_of if is_graphed else None
             timed = time_calls(case.calls, self.clock, self.protocol, self.slowest, record)
         found = CallSample(
             index=index,
@@ -93,14 +87,18 @@ class MicroRank:
 
     def _ready(self, point: MicroPoint) -> tuple[Case | None, str]:
         """Make a point ready, check what it computes, and return it with what keeps it from being measured."""
-        if point.family == "collectives" and self.rank.world_size == 1:
-            return None, ALONE
+        family = get_family(point.family)
+        if self.rank.world_size < family.fewest_ranks:
+            return None, f"needs {'two' if family.fewest_ranks == 2 else family.fewest_ranks} ranks or more"
         try:
-            make = OPERATORS[point.kind] if point.family == "operators" else MAKERS[point.family]
-            case = make(point, self.place)
+            case = maker(family)(point, self._place_of(family))
             return case, case.wrong()
         except (RuntimeError, MemoryError, OSError) as error:
             return None, f"{type(error).__name__}: {error}".splitlines()[0]
+
+    def _place_of(self, family: Family[Any]) -> Place:
+        folder = family.folder(self.plan.config.micro.section(family))
+        return replace(self.place, folder=Path(folder).expanduser()) if folder else self.place
 
     def slowest(self, value: float) -> float:
         """Return the largest of all ranks' values; the ranks leave together."""

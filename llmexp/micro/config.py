@@ -1,95 +1,23 @@
-"""The sections of task=micro: which microbenchmarks are measured, at which sizes, and how each is sampled."""
+"""The sections of task=micro: which microbenchmarks are measured, at which sizes, and how each is sampled.
+
+Each family of llmexp.registry has a section of its own, which its class states.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, create_model, model_serializer
 
+from llmexp.micro.families.base import Family
+from llmexp.registry import FAMILIES, families
 from llmexp.schema.model import ModelConfig
 from llmexp.schema.run import MeasureConfig, RunConfig, TaskConfig
-from llmexp.schema.section import Dtype, NonNegativeInt, PositiveFloat, PositiveInt, Section, Steps, Tuple
-
-Sizes = Annotated[tuple[PositiveInt, ...], Tuple]
-Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "reduce", "broadcast", "all_to_all", "send_recv"]
-CopyKind = Literal[
-    "host_to_device_pinned",
-    "host_to_device_pageable",
-    "device_to_host_pinned",
-    "device_to_host_pageable",
-    "device_to_device",
-]
-AttentionKernel = Literal["unfused", "flash", "fa2", "cudnn", "fa3", "fa4"]
-Operator = Literal["rms_norm", "rope", "softmax", "cross_entropy"]
+from llmexp.schema.section import Dtype, PositiveFloat, PositiveInt, Section, Steps, Tuple
 
 
-class GemmPoints(Section):
-    """Matrix products [m, k] x [k, n], as a linear layer with n outputs and k inputs computes them for m tokens."""
-
-    m: Sizes = ()
-    m_plus: NonNegativeInt = Field(0, description="added to every m, so that none is a multiple of a kernel's tile")
-    nk: Annotated[tuple[Annotated[tuple[PositiveInt, PositiveInt], Tuple], ...], Tuple] = Field(
-        (), description="pairs of n and k; each is measured with every m"
-    )
-    m_of_model: Sizes = Field((), description="tokens, for each matrix of the model")
-
-
-class MemoryPoints(Section):
-    """STREAM's triad, a = b + s c."""
-
-    bytes: Sizes = Field(description="of each of the three arrays")
-
-
-class CopyPoints(Section):
-    """Copies between host and device, and on the device."""
-
-    kinds: Annotated[tuple[CopyKind, ...], Tuple]
-    bytes: Sizes
-
-
-class CollectivePoints(Section):
-    """Collectives of all ranks, over NCCL or Gloo."""
-
-    kinds: Annotated[tuple[Collective, ...], Tuple]
-    bytes: Sizes = Field(description="as nccl-tests counts them: the larger of what a rank puts in and gets out")
-
-
-class AttentionPoints(Section):
-    """Causal attention with the model's heads, forward and backward."""
-
-    kernels: Annotated[tuple[AttentionKernel, ...], Tuple] = Field(
-        description="in three steps, by the fused kernel that torch prefers, or by one of kernels.flash (GPUs only)"
-    )
-    seq_lens: Sizes
-    batch: PositiveInt = 1
-
-
-class OperatorPoints(Section):
-    """The model's operators that memory limits, forward."""
-
-    kinds: Annotated[tuple[Operator, ...], Tuple]
-    tokens: Sizes
-
-
-class OptimizerPoints(Section):
-    """A step of AdamW with fp32 states."""
-
-    places: Annotated[tuple[Literal["device", "host"], ...], Tuple] = Field(
-        description="where states and update are; on cpu both are the host"
-    )
-    parameters: Sizes
-
-
-class DiskPoints(Section):
-    """Files written and read past the page cache, as states that are offloaded to NVMe would be."""
-
-    kinds: Annotated[tuple[Literal["write", "read"], ...], Tuple]
-    bytes: Sizes
-    folder: str | None = Field(None, description="None: the run's own folder")
-
-
-class MicroConfig(Section):
-    """The microbenchmarks of one run; those that are null are left out."""
+class MicroChoice(Section):
+    """What the sections of all families share."""
 
     name: str
     ranks: PositiveInt | None = Field(None, description="that measure at the same time; None: one for each device")
@@ -97,14 +25,29 @@ class MicroConfig(Section):
         None,
         description="of products, attention and operators; None: bf16, on cpu fp32, and bf16 where it is native",
     )
-    gemm: GemmPoints | None = None
-    memory: MemoryPoints | None = None
-    copies: CopyPoints | None = None
-    collectives: CollectivePoints | None = None
-    attention: AttentionPoints | None = None
-    operators: OperatorPoints | None = None
-    optimizer: OptimizerPoints | None = None
-    disk: DiskPoints | None = None
+
+    def section(self, family: Family[Any]) -> Any:
+        """Return the section of a family; None where it is left out."""
+        return getattr(self, family.name)
+
+    @model_serializer(mode="wrap")
+    def _without_absent_packages(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what other packages add and this run does not use, so that its plan is read without them."""
+        own = {*MicroChoice.model_fields, *FAMILIES}
+        found: dict[str, Any] = write(self)
+        return {name: value for name, value in found.items() if value is not None or name in own}
+
+
+if TYPE_CHECKING:
+    MicroConfig = MicroChoice
+else:
+    MicroConfig = create_model(
+        "MicroConfig",
+        __base__=MicroChoice,
+        __module__=__name__,
+        __doc__="The microbenchmarks of one run; those that are null are left out.",
+        **{family.name: (family.keys | None, None) for family in families()},
+    )
 
 
 class MicroTaskConfig(TaskConfig):

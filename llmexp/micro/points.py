@@ -8,11 +8,11 @@ from statistics import median, quantiles
 
 from llmexp.analysis.quantity import Measurement, over_repeats
 from llmexp.analysis.window import Repeat
-from llmexp.micro.arithmetic import bytes_moved, data_bytes, flops
-from llmexp.micro.plan.micro_plan import MicroPlan, MicroPoint
-from llmexp.record.collectives import bus_factor
+from llmexp.micro.families.base import MicroPoint
+from llmexp.micro.plan.micro_plan import MicroPlan
 from llmexp.record.result import ResultPoint
 from llmexp.record.samples import CallSample, RankSummary, read_samples
+from llmexp.registry import get_family
 
 DURING, BEFORE = "the run ended while this was measured", "the run ended before this was measured"
 # The bytes that a point's calls go through, one set of inputs after the other, before the first set comes again.
@@ -49,18 +49,6 @@ def slowest_rank(ranks: Sequence[CallSample]) -> CallSample:
     return max(ranks, key=lambda sample: sample.median_s)
 
 
-def rates(point: MicroPoint, seconds: float, ranks: int) -> dict[str, float]:
-    """Return the rates that a call of so many seconds has, by name."""
-    if point.family == "collectives":
-        algorithm = point.sizes["bytes"] / seconds
-        return {
-            "algbw_bytes_per_s": algorithm,
-            "busbw_bytes_per_s": algorithm * bus_factor(point.kind, ranks),
-        }
-    work = {"flops_per_s": flops(point), "bytes_per_s": bytes_moved(point)}
-    return {name: amount / seconds for name, amount in work.items() if amount is not None}
-
-
 def result_of(point: MicroPoint, repeats: Sequence[Sequence[CallSample]], ranks: int) -> ResultPoint:
     """Return a point's result over repeats, each with the samples of all ranks."""
     problem = next((sample.problem for samples in repeats for sample in samples if sample.problem), "")
@@ -76,16 +64,16 @@ def result_of(point: MicroPoint, repeats: Sequence[Sequence[CallSample]], ranks:
 
 
 def _values(point: MicroPoint, sample: CallSample, ranks: int) -> Iterator[tuple[str, Measurement]]:
-    times_s = sample.times_s
+    family, times_s = get_family(point.family), sample.times_s
     middle_s = median(times_s)
     percentiles_s = quantiles(times_s, n=20, method="inclusive")
     yield "time_s", Measurement(middle_s, tuple(times_s))
     yield "time_p5_s", Measurement(percentiles_s[0])
     yield "time_p95_s", Measurement(percentiles_s[-1])
     yield "samples", Measurement(len(times_s))
-    for name, value in rates(point, middle_s, ranks).items():
+    for name, value in family.rates(point, middle_s, ranks).items():
         yield name, Measurement(value)
-    if (of_set := data_bytes(point)) is not None:
+    if (of_set := family.data_bytes(point)) is not None:
         yield DATA, Measurement(sample.input_sets * of_set)
     for name in ("sm_clock_megahertz", "temperature_celsius"):
         read = getattr(sample, name)

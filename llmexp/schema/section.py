@@ -31,6 +31,7 @@ Requests = Annotated[int, Field(ge=1, le=MOST_REQUESTS), Whole]
 Seed = Annotated[int, Field(ge=0, le=2**32 - 1, description="numpy takes none above"), Whole]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Tuple = Field(strict=False)
+Sizes = Annotated[tuple[PositiveInt, ...], Tuple]
 FolderPart = Annotated[
     str,
     Field(

@@ -1,15 +1,17 @@
-"""Curves of rates over sizes, with log axes: products over m, copies and collectives over bytes."""
+"""Curves of rates over sizes, with log axes, of the families that have some."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from llmexp.micro.report.tables import TITLES, heading_of
+from llmexp.micro.families.base import Curves, Family
+from llmexp.micro.report.tables import heading_of
 from llmexp.micro.report.units import in_bytes
 from llmexp.record.result import ResultPoint
+from llmexp.registry import families
 from llmexp.report.picture import COLOURS, new_figure, plain, save
 from llmexp.report.row import Row
 
@@ -18,68 +20,64 @@ if TYPE_CHECKING:
 
     from llmexp.report.section import Section
 
-# The size along the axis, and the quantities of the panels.
-AXES = {
-    "gemm": ("m", ("flops_per_s",)),
-    "copies": ("bytes", ("bytes_per_s", "time_s")),
-    "collectives": ("bytes", ("busbw_bytes_per_s", "time_s")),
-}
 FEWEST_POINTS = 3
 MARKERS = "osD^vPX*"
 Line = list[tuple[float, ResultPoint]]
 
 
 @dataclass(frozen=True)
-class _Curves:
-    family: str
+class _Picture:
+    family: Family[Any]
+    curves: Curves
     lines: dict[str, Line]
 
 
 def draw_curves(section: Section, path: Path) -> list[Path]:
     """Draw a picture for each family with lines of three sizes or more, named after `path`; return the paths."""
     written = []
-    for found in _curves(section):
-        place = path.with_name(f"{path.stem}_{found.family}{path.suffix}")
+    for found in _pictures(section):
+        place = path.with_name(f"{path.stem}_{found.family.name}{path.suffix}")
         _draw(found, section.title, place)
         written.append(place)
     return written
 
 
-def _curves(section: Section) -> Iterator[_Curves]:
-    for family in AXES:
+def _pictures(section: Section) -> Iterator[_Picture]:
+    for family in families():
+        if not family.curves:
+            continue
         lines: dict[str, Line] = {}
         for row in section.rows:
-            for name, line in _lines(row, family):
+            for name, line in _lines(row, family.name, family.curves.size):
                 label = f"{section.label(row)}: {name}" if len(section.rows) > 1 else name
                 lines[label] = line
         if lines:
-            yield _Curves(family, lines)
+            yield _Picture(family, family.curves, lines)
 
 
-def _lines(row: Row, family: str) -> Iterator[tuple[str, Line]]:
+def _lines(row: Row, family: str, size: str) -> Iterator[tuple[str, Line]]:
     """Yield the lines of a run: points that differ in the size along the axis only."""
-    size, _ = AXES[family]
     found: dict[str, Line] = {}
     for point in row.result.points if row.result else ():
         if point.params["family"] == family and not point.problem:
             others = {name: value for name, value in point.params.items() if name not in ("family", "what_ran", size)}
-            found.setdefault(_name(others), []).append((float(point.params[size]), point))
+            found.setdefault(_name(others, family), []).append((float(point.params[size]), point))
     for name, line in found.items():
         if len(line) >= FEWEST_POINTS:
             yield name, sorted(line, key=lambda each: each[0])
 
 
-def _name(params: dict[str, object]) -> str:
-    words = [str(value) for name, value in params.items() if name in ("kind", "dtype") and value != "gemm"]
+def _name(params: dict[str, object], family: str) -> str:
+    words = [str(value) for name, value in params.items() if name in ("kind", "dtype") and value != family]
     return " ".join(words + [f"{name}={value}" for name, value in params.items() if name not in ("kind", "dtype")])
 
 
-def _draw(found: _Curves, title: str, path: Path) -> None:
-    size, panels = AXES[found.family]
-    figure = new_figure(5.2 * len(panels), 4.2 + 0.17 * len(found.lines) / 2, f"{title}\n{TITLES[found.family]}")
+def _draw(found: _Picture, title: str, path: Path) -> None:
+    size, panels = found.curves.size, found.curves.quantities
+    figure = new_figure(5.2 * len(panels), 4.2 + 0.17 * len(found.lines) / 2, f"{title}\n{found.family.title}")
     for axes, name in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         plain(axes, grid="y")
-        heading, divisor = heading_of(name, [point for line in found.lines.values() for _, point in line])
+        heading, divisor = heading_of(name, found.family, [point for line in found.lines.values() for _, point in line])
         for number, (label, line) in enumerate(found.lines.items()):
             axes.plot(
                 [x for x, _ in line],
@@ -98,7 +96,7 @@ def _draw(found: _Curves, title: str, path: Path) -> None:
     save(figure, path)
 
 
-def _scale(axes: Axes, size: str, found: _Curves) -> None:
+def _scale(axes: Axes, size: str, found: _Picture) -> None:
     axes.set_xscale("log", base=2)
     if size != "bytes":
         axes.set_ylim(bottom=0)

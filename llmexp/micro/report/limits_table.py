@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from llmexp.analysis.metric import MetricSpec
-from llmexp.micro.limits import Limit, cache_bytes
+from llmexp.micro.limits import HighestRate, cache_bytes
 from llmexp.micro.plan.micro_plan import TIMES_CACHE
 from llmexp.micro.report.units import in_bytes, prefix_of
 from llmexp.record.digits import rounded
 from llmexp.record.result import RunResult, RunStatus
+from llmexp.registry import families
 from llmexp.report.columns import Column, Detail
 from llmexp.report.row import Row
 
 IN_CACHE, CACHE_UNKNOWN = "in the cache", "cache unknown"
-LARGER = "micro.memory.bytes, micro.copies.bytes or micro.optimizer.parameters"
 
 
 def limits_table(rows: Sequence[Row], specs: Mapping[str, MetricSpec], label: Callable[[Row], str]) -> Detail | None:
@@ -57,10 +57,15 @@ def _legend(result: RunResult, specs: Mapping[str, MetricSpec], cells: Sequence[
             size = cache_bytes(_limit(spec).among(result.points)[0], result.what_ran) or 0
             yield (
                 f"{IN_CACHE}: no point's data are {TIMES_CACHE} times as large as the cache, {in_bytes(size)}, "
-                f"so that no rate is the memory's; larger {LARGER} are"
+                f"so that no rate is the memory's; larger {_larger()} are"
             )
 
 
-def _limit(spec: MetricSpec) -> Limit:
-    assert isinstance(spec.function, Limit)
+def _larger() -> str:
+    *others, last = [family.larger for family in families() if family.larger]
+    return f"{', '.join(others)} or {last}"
+
+
+def _limit(spec: MetricSpec) -> HighestRate:
+    assert isinstance(spec.function, HighestRate)
     return spec.function

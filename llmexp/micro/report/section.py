@@ -6,11 +6,13 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from llmexp.micro.families.base import Bar
 from llmexp.micro.report.curves import draw_curves
 from llmexp.micro.report.limits_table import limits_table
 from llmexp.micro.report.paper_views import paper_views
 from llmexp.micro.report.tables import point_tables
 from llmexp.record.result import RunStatus
+from llmexp.registry import families
 from llmexp.report.columns import Bars, Column, Detail
 from llmexp.report.legend import legend_of_runs, legend_of_signs
 from llmexp.report.notes import ending_note, mark
@@ -18,14 +20,6 @@ from llmexp.report.paper.view import PaperView
 from llmexp.report.row import Row
 from llmexp.report.section import Section
 from llmexp.report.signs import doubt_sign
-
-# Limits in the picture, each the first of these that was measured.
-_PANELS = (
-    (("gemm_bf16_flops_per_s", "gemm_fp32_flops_per_s"), "products, TFLOP/s", 1e12),
-    (("memory_bytes_per_s",), "memory, GB/s", 1e9),
-    (("host_to_device_pinned_bytes_per_s", "device_to_device_bytes_per_s"), "copies, GB/s", 1e9),
-    (("all_reduce_busbw_bytes_per_s",), "all-reduce, GB/s", 1e9),
-)
 
 
 @dataclass(frozen=True)
@@ -81,16 +75,16 @@ class MicroSection(Section):
     @property
     def panels(self) -> list[Bars]:
         """A panel for each of the main limits that any run measured."""
-        found = [self._panel(*panel) for panel in _PANELS]
+        found = [self._panel(family.bar) for family in families() if family.bar]
         return [bars for bars in found if any(value is not None for value in bars.ours)] or found[:1]
 
-    def _panel(self, names: Sequence[str], label: str, divisor: float) -> Bars:
-        metrics = [next(filter(None, (row.metric(name) for name in names)), None) for row in self.rows]
+    def _panel(self, bar: Bar) -> Bars:
+        metrics = [next(filter(None, (row.metric(name) for name in bar.limits)), None) for row in self.rows]
         none = [None] * len(self.rows)
         return Bars(
-            label,
-            [metric.mean / divisor if metric else None for metric in metrics],
-            [(metric.std_between_repeats or 0.0) / divisor if metric else 0.0 for metric in metrics],
+            bar.label,
+            [metric.mean / bar.divisor if metric else None for metric in metrics],
+            [(metric.std_between_repeats or 0.0) / bar.divisor if metric else 0.0 for metric in metrics],
             none,
             ["" if row.state == RunStatus.SUCCESS else row.state for row in self.rows],
             [""] * len(self.rows),

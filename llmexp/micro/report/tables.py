@@ -5,37 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from llmexp.micro.arithmetic import memory_of
+from llmexp.micro.families.base import Family
 from llmexp.micro.limits import cache_bytes, is_beyond_cache
-from llmexp.micro.plan.micro_plan import DEVICE, TIMES_CACHE, MicroPlan
+from llmexp.micro.plan.micro_plan import TIMES_CACHE, MicroPlan
 from llmexp.micro.points import DURING
 from llmexp.micro.report.paper import paper_columns, paper_legend
 from llmexp.micro.report.units import in_bytes, in_seconds, prefix_of
 from llmexp.record.digits import rounded
 from llmexp.record.result import ResultPoint
+from llmexp.registry import get_family
 from llmexp.report.columns import Column, Detail
 from llmexp.report.row import Row
 
 FEW, CACHED = "*", "†"
 # With blanks that no renderer breaks.
 SPREAD = "p5\u00a0to\u00a0p95"
-TITLES = {
-    "gemm": "matrix products, [m, k] by [k, n]",
-    "memory": "memory",
-    "copies": "copies",
-    "collectives": "collectives of all ranks",
-    "attention": "causal attention",
-    "operators": "operators that memory limits, forward",
-    "optimizer": "the optimizer's step",
-    "disk": "disk",
-}
-# The rates in the order of the columns, with the words of their headings.
-RATES = {
-    "flops_per_s": "{}FLOP/s",
-    "bytes_per_s": "{}B/s",
-    "algbw_bytes_per_s": "algbw {}B/s",
-    "busbw_bytes_per_s": "busbw {}B/s",
-}
 TIME = "time of a call, µs"
 _WORDS = ("family", "kind", "dtype", "what_ran")
 
@@ -46,27 +30,27 @@ def point_tables(row: Row) -> Iterator[Detail]:
     for point in row.result.points if row.result else ():
         families.setdefault(point.params["family"], []).append(point)
     for family, points in families.items():
-        yield Detail(TITLES[family], list(_columns(points, row)), list(_legend(points, row)))
+        yield Detail(get_family(family).title, list(_columns(points, row)), list(_legend(points, row)))
 
 
-def heading_of(name: str, points: Sequence[ResultPoint]) -> tuple[str, float]:
+def heading_of(name: str, family: Family[Any], points: Sequence[ResultPoint]) -> tuple[str, float]:
     """Return the heading of a quantity with the unit that its largest value wants, and the unit's size."""
     if name == "time_s":
         return TIME, 1e-6
     prefix, divisor = prefix_of(max((_mean(point, name) or 0.0 for point in points), default=0.0))
-    return RATES[name].format(prefix), divisor
+    return family.headings[name].format(prefix), divisor
 
 
 def percent_of_peak(point: ResultPoint, row: Row) -> float | None:
     """Return FLOP/s or bytes/s in percent of the hardware's peak; None where it is not known, or the cache's rate."""
-    hardware = row.plan.config.hardware
-    if (flops := _mean(point, "flops_per_s")) is not None:
-        peak = hardware.peak_flops_per_s.get(point.params["dtype"])
-        return 100 * flops / peak if peak else None
-    on_device = point.params["family"] != "copies" and _memory_of(point) == DEVICE and not _cached(point, row)
-    peak = hardware.memory_bandwidth_bytes_per_s if on_device else None
-    moved = _mean(point, "bytes_per_s")
-    return 100 * moved / peak if peak and moved else None
+    if _cached(point, row):
+        return None
+    family, kind, dtype = _family(point), point.params["kind"], point.params.get("dtype", "")
+    for name in family.headings:
+        peak, rate = family.peak(name, kind, dtype, row.plan.config.hardware), _mean(point, name)
+        if peak and rate is not None:
+            return 100 * rate / peak
+    return None
 
 
 def _columns(points: Sequence[ResultPoint], row: Row) -> Iterator[Column]:
@@ -78,9 +62,10 @@ def _columns(points: Sequence[ResultPoint], row: Row) -> Iterator[Column]:
             yield Column(name, cells, left=name == "dtype")
     yield Column("median time", tuple(_time(point) for point in points))
     yield Column(SPREAD, tuple(_spread(point, row) for point in points))
-    for name in RATES:
+    family = _family(points[0])
+    for name in family.headings:
         if any(name in point.metrics for point in points):
-            header, divisor = heading_of(name, points)
+            header, divisor = heading_of(name, family, points)
             yield Column(header, tuple(_rate(point, name, divisor, row) for point in points))
     percents = [percent_of_peak(point, row) for point in points]
     if any(percents):
@@ -120,8 +105,8 @@ def _what_ran(row: Row) -> dict[str, Any]:
     return row.result.what_ran if row.result else {}
 
 
-def _memory_of(point: ResultPoint) -> str:
-    return memory_of(point.params["family"], point.params["kind"])
+def _family(point: ResultPoint) -> Family[Any]:
+    return get_family(point.params["family"])
 
 
 def _sizes(points: Sequence[ResultPoint]) -> list[str]:

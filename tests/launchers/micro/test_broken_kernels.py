@@ -12,9 +12,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from llmexp.launchers.attention.causal import flash, unfused
-from llmexp.launchers.micro import attention, compute, worker
+from llmexp.launchers.micro import attention, operators
 from llmexp.launchers.micro.case import Place
-from llmexp.micro.plan.micro_plan import MicroPoint
+from llmexp.launchers.micro.worker import maker
+from llmexp.micro.families.base import MicroPoint
+from llmexp.registry import get_family
 
 Break = Callable[[pytest.MonkeyPatch], None]
 HEADS = {"batch": 2, "heads": 8, "kv_heads": 4, "seq_len": 192, "head_dim": 32}
@@ -34,7 +36,7 @@ def attending(kind: str, dtype: str = "fp32") -> MicroPoint:
 
 def verdict(point: MicroPoint, folder: Path) -> str:
     torch.manual_seed(0)
-    make = worker.OPERATORS[point.kind] if point.family == "operators" else worker.MAKERS[point.family]
+    make = maker(get_family(point.family))
     return make(point, Place(torch.device("cpu"), 0, 1, 0, folder)).wrong()
 
 
@@ -78,7 +80,7 @@ def other_heads(patch: pytest.MonkeyPatch) -> None:
 
 def acausal(patch: pytest.MonkeyPatch) -> None:
     """Let queries attend to all keys."""
-    patch.setattr(compute.torch.Tensor, "triu", lambda mask, _: torch.zeros_like(mask))
+    patch.setattr(operators.torch.Tensor, "triu", lambda mask, _: torch.zeros_like(mask))
 
 
 def product(change: Callable[[Tensor], Tensor]) -> Break:
@@ -95,7 +97,7 @@ def function(name: str, broken: Callable[..., Tensor]) -> Break:
 def turned_back(patch: pytest.MonkeyPatch) -> None:
     """Turn the other way, which keeps lengths too."""
     real = torch.cat
-    patch.setattr(compute.torch, "cat", lambda parts, dim=0: real(parts, dim) * (-1 if dim == -1 else 1))
+    patch.setattr(operators.torch, "cat", lambda parts, dim=0: real(parts, dim) * (-1 if dim == -1 else 1))
 
 
 def later_rows_as_they_were(x: Tensor, _: object, weight: Tensor, epsilon: float) -> Tensor:

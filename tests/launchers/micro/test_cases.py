@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from llmexp.launchers.micro import collectives, compute, worker
+from llmexp.launchers.micro import collectives, memory
 from llmexp.launchers.micro.case import Place
-from llmexp.micro.plan.micro_plan import MicroPoint
+from llmexp.launchers.micro.worker import maker
+from llmexp.micro.families.base import MicroPoint
+from llmexp.registry import get_family
 
 CACHE_BYTES = 2**16
 HEADS = {"batch": 1, "heads": 4, "kv_heads": 2, "seq_len": 160, "head_dim": 16}
@@ -42,14 +44,10 @@ def place(tmp_path: Path) -> Place:
     return Place(torch.device("cpu"), 0, 1, CACHE_BYTES, tmp_path)
 
 
-def maker(point: MicroPoint) -> worker.Maker:
-    return worker.OPERATORS[point.kind] if point.family == "operators" else worker.MAKERS[point.family]
-
-
 @pytest.mark.parametrize("point", POINTS, ids=str)
 def test_it_computes_what_it_times(point: MicroPoint, place: Place) -> None:
     try:
-        case = maker(point)(point, place)
+        case = maker(get_family(point.family))(point, place)
     except OSError as error:
         assert point.family == "disk"
         pytest.skip(f"this filesystem has no direct input and output: {error}")
@@ -62,8 +60,8 @@ def test_it_computes_what_it_times(point: MicroPoint, place: Place) -> None:
 def test_small_inputs_come_in_so_many_sets_that_no_cache_holds_the_next(place: Place) -> None:
     small = MicroPoint(family="memory", kind="triad", sizes={"bytes": 4096})
     large = MicroPoint(family="memory", kind="triad", sizes={"bytes": 2**17})
-    assert len(compute.triad(small, place).calls) == -(-2 * CACHE_BYTES // (3 * 4096))
-    assert len(compute.triad(large, place).calls) == 1
+    assert len(memory.triad(small, place).calls) == -(-2 * CACHE_BYTES // (3 * 4096))
+    assert len(memory.triad(large, place).calls) == 1
 
 
 @pytest.mark.usefixtures("alone")

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from llmexp.launchers.micro.graphs import can_be_graphed, graph_of
-from llmexp.micro.plan.micro_plan import MicroPoint
+from llmexp.launchers.micro.graphs import graph_of
+from llmexp.registry import get_family
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from llmexp.micro.plan.micro_plan import MicroPoint
     ],
 )
 def test_only_what_launches_into_the_current_stream_is_recorded(family: str, kind: str, graphed: bool) -> None:
-    assert can_be_graphed(MicroPoint(family=family, kind=kind, dtype="bf16", sizes={})) is graphed
+    assert get_family(family).is_graphed(kind) is graphed
 
 
 left: list[str] = []

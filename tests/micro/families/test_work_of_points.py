@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from llmexp.micro.arithmetic import bytes_moved, flops
-from llmexp.micro.plan.micro_plan import MicroPoint
+from llmexp.micro.families.base import MicroPoint
+from llmexp.registry import get_family
 
 HEADS = {"batch": 2, "heads": 4, "kv_heads": 2, "seq_len": 10, "head_dim": 8}
 
 
 def point(family: str, kind: str, dtype: str = "", **sizes: int) -> MicroPoint:
     return MicroPoint(family=family, kind=kind, dtype=dtype, sizes=sizes)
+
+
+def flops(of: MicroPoint) -> float | None:
+    return get_family(of.family).flops(of)
 
 
 def test_a_product_has_a_multiplication_and_an_addition_for_each_pair() -> None:
@@ -40,5 +44,5 @@ def test_causal_attention_counts_half_of_its_two_products_and_backward_what_its_
     ],
 )
 def test_what_has_to_be_moved_is_read_and_written_once(of: MicroPoint, moved: int) -> None:
-    assert bytes_moved(of) == moved
+    assert get_family(of.family).bytes_moved(of) == moved
     assert flops(of) is None

@@ -1,10 +1,11 @@
-"""Matrix products and memory: the two limits that computation has.
+"""The operators of a model's layers that memory limits.
 
 Each is checked by the call that is timed, in rows chosen at random, against the same in double precision.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -13,64 +14,17 @@ from torch.nn import functional
 
 from llmexp.launchers.micro.case import Case, Place
 from llmexp.launchers.micro.checks import differs, some, tolerance, weights_of
-from llmexp.micro.plan.micro_plan import MicroPoint
+from llmexp.micro.families.base import MicroPoint
 from llmexp.schema import BYTES_PER_ELEMENT
 
-# A product may be the sum of several parts' products, which are rounded as the result is.
-ROUNDINGS_OF_PRODUCT = 4
-COLUMNS_AT_ONCE = 1024
 NORM_EPSILON = 1e-5
 ROPE_BASE = 1e4
 LOGITS_AT_ONCE = 2**22
-# Of long arrays, which are one row.
-MOST_NUMBERS = 2**16
 
 
-def gemm(point: MicroPoint, place: Place) -> Case:
-    """Multiply [m, k] by the transposed [n, k], as a linear layer does."""
-    m, n, k = (point.sizes[name] for name in "mnk")
-    element = BYTES_PER_ELEMENT[point.dtype]
-
-    def make() -> tuple[Tensor, Tensor, Tensor]:
-        a, b = place.random(m, k, dtype=point.dtype), place.random(n, k, dtype=point.dtype)
-        return a, b.t(), torch.empty(m, n, dtype=a.dtype, device=a.device)
-
-    sets = place.sets(make, element * (m * k + n * k + m * n))
-
-    calls = [partial(torch.mm, a, b, out=c) for a, b, c in sets]
-
-    def wrong() -> str:
-        a, b, c = sets[0]
-        c.fill_(torch.nan)
-        calls[0]()
-        rows = some(m)
-        few = a[rows].double()
-        wanted = torch.cat([few @ part.double() for part in b.split(COLUMNS_AT_ONCE, dim=1)], dim=1)
-        return differs(c[rows], wanted, tolerance(point.dtype, ROUNDINGS_OF_PRODUCT, terms=k))
-
-    return Case(calls, wrong)
-
-
-def triad(point: MicroPoint, place: Place) -> Case:
-    """Compute a = b + s c on arrays of so many bytes."""
-    length = max(1, point.sizes["bytes"] // BYTES_PER_ELEMENT["fp32"])
-    scale = 0.5
-
-    def make() -> tuple[Tensor, Tensor, Tensor]:
-        return place.random(length), place.random(length), place.random(length)
-
-    sets = place.sets(make, 3 * point.sizes["bytes"])
-
-    calls = [partial(torch.add, b, c, alpha=scale, out=a) for a, b, c in sets]
-
-    def wrong() -> str:
-        a, b, c = sets[0]
-        a.fill_(torch.nan)
-        calls[0]()
-        few = some(length, MOST_NUMBERS)
-        return differs(a[few], b[few].double() + scale * c[few].double(), tolerance("fp32", roundings=2))
-
-    return Case(calls, wrong)
+def operator(point: MicroPoint, place: Place) -> Case:
+    """Make the operator of the point's kind."""
+    return KINDS[point.kind](point, place)
 
 
 def rms_norm(point: MicroPoint, place: Place) -> Case:
@@ -175,3 +129,11 @@ def _losses(logits: Tensor, labels: Tensor) -> Tensor:
     largest = logits.amax(-1, keepdim=True)
     sums = (logits - largest).exp().sum(-1).log() + largest[:, 0]
     return sums - logits.gather(1, labels[:, None])[:, 0]
+
+
+KINDS: dict[str, Callable[[MicroPoint, Place], Case]] = {
+    "rms_norm": rms_norm,
+    "rope": rope,
+    "softmax": softmax,
+    "cross_entropy": cross_entropy,
+}

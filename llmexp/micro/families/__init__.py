@@ -1,0 +1,1 @@
+"""The families of microbenchmarks, a file each: keys, points, work, limits and table of one kind of measurement."""
