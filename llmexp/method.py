@@ -1,6 +1,7 @@
 """Methods are the paper's names for combinations of techniques, such as F+R+Z3; this module says what each atom sets.
 
-One row of `ATOMS` is one technique. A new technique is a new row, and an engine that acts on what the row sets.
+One row of `ATOMS` is one technique. A new technique is a new row, its share of memory and FLOPs, and an engine that
+acts on what the row sets.
 Other packages add theirs by entry points: docs/extending.md.
 The codes are those of arXiv 2311.03687, tables III and IX.
 """
@@ -35,6 +36,8 @@ class Techniques:
     adapter: Adapter | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Values that atoms of other packages set, for their own model hooks and engines."""
+    shares: tuple[str, ...] = ()
+    """Where the shares of the method's atoms are, in canonical order."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +59,14 @@ class Atom:
 
     Every rank calls it before the engine takes the model.
     """
+    share: str = ""
+    """Where the atom's `Share` of a plan's memory and FLOPs is, as module:name; empty where nothing changes.
+
+    Without a share a plan does not know what a `model_hook` makes of the model's size.
+    """
 
 
+_SHARES = "llmexp.training.plan.atom_shares"
 # In canonical order: P/L/QL, F, R, RS, C, Z, O, Q.
 ATOMS: dict[str, Atom] = {
     atom.code: atom
@@ -68,6 +77,7 @@ ATOMS: dict[str, Atom] = {
             {"adapter": "prompt"},
             excludes=("L", "QL"),
             tasks=("finetune",),
+            share=f"{_SHARES}:PROMPT",
         ),
         Atom(
             "L",
@@ -75,6 +85,7 @@ ATOMS: dict[str, Atom] = {
             {"adapter": "lora"},
             excludes=("P", "QL"),
             tasks=("finetune",),
+            share=f"{_SHARES}:LORA",
         ),
         Atom(
             "QL",
@@ -82,6 +93,7 @@ ATOMS: dict[str, Atom] = {
             {"adapter": "lora", "quantization": "nf4"},
             excludes=("P", "L"),
             tasks=("finetune",),
+            share=f"{_SHARES}:FOUR_BIT_LORA",
         ),
         Atom(
             "F",
@@ -89,7 +101,10 @@ ATOMS: dict[str, Atom] = {
             {"flash_attention": True},
         ),
         Atom(
-            "R", "recomputation: keep each layer's input only, run the layer again in backward", {"recomputation": True}
+            "R",
+            "recomputation: keep each layer's input only, run the layer again in backward",
+            {"recomputation": True},
+            share=f"{_SHARES}:RECOMPUTATION",
         ),
         Atom(
             "RS",
@@ -134,12 +149,13 @@ ATOMS: dict[str, Atom] = {
             {"quantization": "nf4"},
             excludes=("Z1", "Z2", "Z3", "O"),
             tasks=("pretrain",),
+            share=f"{_SHARES}:FOUR_BIT",
         ),
     )
 }
 
 _TAKEN = frozenset(code.lower() for code in (NAIVE, *ATOMS))
-_FIELDS = {each.name for each in fields(Techniques)} - {"extra"}
+_FIELDS = {each.name for each in fields(Techniques)} - {"extra", "shares"}
 
 
 def atom_codes() -> tuple[str, ...]:
@@ -192,7 +208,8 @@ class Method:
         """The switches that all atoms together set."""
         changes = {name: value for atom in self.atoms for name, value in self.changes_of(atom).items()}
         extra = {name: changes.pop(name) for name in changes.keys() - _FIELDS}
-        return replace(Techniques(), **changes, extra=extra)
+        shares = tuple(atom.share for atom in self.atoms if atom.share)
+        return replace(Techniques(), **changes, extra=extra, shares=shares)
 
     def changes_of(self, atom: Atom) -> dict[str, Any]:
         """Return what one atom sets when it is combined with this method's other atoms."""
@@ -231,6 +248,6 @@ def _code(part: str) -> str:
 
 
 def describe(techniques: Techniques) -> dict[str, Any]:
-    """Return the fields that differ from Naive, by name."""
-    naive = asdict(Techniques())
+    """Return the switches that differ from Naive, by name."""
+    naive = asdict(replace(Techniques(), shares=techniques.shares))
     return {name: value for name, value in asdict(techniques).items() if value != naive[name]}

@@ -21,9 +21,10 @@ from llmexp.training.plan.artifacts import check_keeping
 from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.flops import computed_flops, flops_of, recomputed_flops_per_token
 from llmexp.training.plan.largest_batch import searchable
-from llmexp.training.plan.memory import estimate
+from llmexp.training.plan.memory import Storage, estimate
 from llmexp.training.plan.moments import moment_bytes
 from llmexp.training.plan.seq_len_schedule import LengthSchedule
+from llmexp.training.plan.share import shares_of
 from llmexp.training.plan.tokens import with_steps_of_budget
 from llmexp.training.plan.trained import Trained, flops_per_token
 from llmexp.training.plan.training_plan import AtomChange, TrainingPlan
@@ -43,7 +44,8 @@ def plan_training(config: TrainingConfig) -> TrainingPlan:
     check_keeping(config, techniques, dims, engine_keeps=engine.keeps_weights)
     whole = engine.recomputes_whole(techniques)
     computed = computed_flops(built, config, techniques, dims, whole=whole) if built else None
-    storage, moments = engine.storage(config, techniques), moment_bytes(config, techniques)
+    storage, moments = _storage(config, engine, techniques), moment_bytes(config, techniques)
+    said = [share.words for share in shares_of(techniques) if share.words]
     native = _merged(engine.native_config(config, techniques, dims), config.engine.options)
     return TrainingPlan(
         id=identity(config, native, {"method": str(method)} | _contents(config)),
@@ -63,7 +65,7 @@ def plan_training(config: TrainingConfig) -> TrainingPlan:
         else None,
         flops=flops_of(shape, config, techniques, computed) if shape else None,
         optimizer_state_bytes_per_parameter=moments,
-        memory=estimate(built, storage, trained, dims) if built and trained and moments is not None else None,
+        memory=estimate(built, storage, trained, dims, said) if built and trained and moments is not None else None,
         engine_config=native,
         engine_compiles=engine.compiles(config),
         command=engine.command(config, dims),
@@ -93,9 +95,17 @@ def _merged(native: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
     return native | options | nested
 
 
+def _storage(config: TrainingConfig, engine: TrainingEngine, techniques: Techniques) -> Storage:
+    made = engine.storage(config, techniques)
+    for share in shares_of(techniques):
+        made = share.storage(made, config)
+    return made
+
+
 def _shape(config: TrainingConfig, method: Method) -> ModelShape | None:
     """Return the model's shape, or None where an atom's hook changes it in a way that only the built model shows."""
-    return None if any(atom.model_hook for atom in method.atoms) else shape_of(config.model)
+    hidden = any(atom.model_hook and not atom.share for atom in method.atoms)
+    return None if hidden else shape_of(config.model)
 
 
 def _check_positions(config: TrainingConfig) -> None:

@@ -16,6 +16,7 @@ from llmexp.schema import BYTES_PER_ELEMENT
 from llmexp.training.config import TrainingConfig
 from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.schedules import SCHEDULES
+from llmexp.training.plan.share import shares_of
 
 FP32 = 4
 # What the loss holds at its peak for each logit, in fp32: the log-softmax, its gradient, and the gradient from which
@@ -47,6 +48,8 @@ class Layer:
     entry: float
     kept: float
     passing: float
+    again: float = 0.0
+    """What one layer at a time computes again in backward."""
 
 
 @dataclass(frozen=True)
@@ -178,13 +181,19 @@ def activations(
     """Return the bytes of the fullest rank's activations with `micro` sequences a pass."""
     formula = Formula(shape, config, techniques, dims, micro)
     layer, (head, of_loss) = formula.layer(), formula.head()
+    for share in shares_of(techniques):
+        layer = share.layer(layer, formula)
     head += formula.mask()
     layers = shape.num_layers / dims.pp * passes_in_flight(dims, config.batch.accumulation)
-    a_layer, again = (layer.entry, layer.kept) if techniques.recomputation else (layer.kept, 0.0)
     if config.memory.activation_offload:
-        return Activations(0, round(max(head + of_loss, layer.kept + layer.passing)), round(layers * a_layer + head))
-    backward = max(head + of_loss, again + layer.passing)
-    return Activations(round(layers * a_layer + head), round(max(0.0, backward - head)))
+        at_once = max(head + of_loss, (layer.again or layer.kept) + layer.passing)
+        made = Activations(0, round(at_once), round(layers * layer.kept + head))
+    else:
+        backward = max(head + of_loss, layer.again + layer.passing)
+        made = Activations(round(layers * layer.kept + head), round(max(0.0, backward - head)))
+    for share in shares_of(techniques):
+        made = share.activations(made, formula)
+    return made
 
 
 def passes_in_flight(dims: ParallelDims, accumulation: int) -> float:

@@ -11,6 +11,7 @@ from llmexp.schema import AdapterConfig
 from llmexp.training.config import TrainingConfig
 from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.seq_len_schedule import LengthSchedule
+from llmexp.training.plan.share import shares_of
 from llmexp.training.plan.trained import flops_per_token, lora_parameters
 
 # Attention has 2 products forward, scores and weighted values, and 2 gradients of each backward. A kernel that keeps no
@@ -45,7 +46,7 @@ def computed_flops(
     again += techniques.attention_recomputation * (FORWARD if whole or techniques.compilation else 1)
     # On the ring, a rank computes both halves of the square for its own chunks only, and the scores again in backward.
     pairs, products = (1 + 1 / dims.cp, FORWARD + BACKWARD + SCORES_AGAIN) if ring else (2, FORWARD + BACKWARD)
-    return Computed(
+    made = Computed(
         per_position=longer * (matrices + _matrices_again(shape, techniques, config.adapter, whole=whole)),
         fused_per_square=longer**2
         * (FORWARD + BACKWARD + SCORES_AGAIN + again - missing.fused)
@@ -53,6 +54,9 @@ def computed_flops(
         unfused_per_square=longer**2 * pairs * (products + again - missing.unfused) * shape.flops_per_product,
         fused=techniques.flash_attention,
     )
+    for share in shares_of(techniques):
+        made = share.computed(made, shape)
+    return made
 
 
 def recomputed_flops_per_token(

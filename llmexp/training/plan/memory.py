@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, inf
 
@@ -114,8 +115,13 @@ class _Counts:
         return f"{kind.bytes_per_parameter:.4g} B {name}{of} / {self.shares(kind)}{most}"
 
 
-def estimate(shape: ModelShape, storage: Storage, trained: Trained, dims: ParallelDims) -> MemoryEstimate:
-    """Count the bytes of the fullest rank; frozen parameters are held like the trained ones, or in 4 bits."""
+def estimate(
+    shape: ModelShape, storage: Storage, trained: Trained, dims: ParallelDims, said: Sequence[str] = ()
+) -> MemoryEstimate:
+    """Count the bytes of the fullest rank; frozen parameters are held like the trained ones, or in 4 bits.
+
+    `said` is what stands in the arithmetic besides.
+    """
     four_bit = trained.four_bit // (dims.tp * dims.pp)
     counts = _Counts.of(shape, trained, four_bit, dims)
     gradients, brief, gradient_words = _gradients(storage, counts)
@@ -142,7 +148,7 @@ def estimate(shape: ModelShape, storage: Storage, trained: Trained, dims: Parall
     terms = counts.words("weights", storage.parameters), *passing, counts.words("optimizer states", storage.optimizer)
     words = (
         f"{counts.held / 1e9:.4g}e9 trained parameters{cut}: {' + '.join(terms)}{frozen_words} = "
-        f"{made.in_all / GIB:.4g} GiB a rank"
+        f"{made.in_all / GIB:.4g} GiB a rank{''.join(f'; {words}' for words in said)}"
     )
     return made.model_copy(update={"arithmetic": words})
 

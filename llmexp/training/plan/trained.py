@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from llmexp.inputs.shape import ModelShape
 from llmexp.method import Techniques
 from llmexp.schema import AdapterConfig
+from llmexp.training.plan.share import shares_of
 
 
 @dataclass(frozen=True)
@@ -18,16 +19,19 @@ class Trained:
     four_bit: int = 0
     of_linear: int = 0
     """The trainable parameters of LoRA's matrices, through which every token goes."""
+    matrices_train: bool = True
+    """The layers' matrices train, those of `frozen_matrices` excepted."""
+    head_trains: bool = True
+    frozen_matrices: int = 0
+    """Parameters of matrices that a token is multiplied with, and that are frozen where the others train."""
 
     @classmethod
     def of(cls, shape: ModelShape, techniques: Techniques, adapter: AdapterConfig) -> Trained:
-        """Count the parameters: Q freezes the layers' matrices, an adapter freezes the whole model, else all train."""
-        four_bit = shape.linear_parameters if techniques.quantization else 0
-        if techniques.adapter is None:
-            return cls(shape.parameters - four_bit, four_bit=four_bit)
-        narrow = lora_parameters(shape, adapter) if techniques.adapter == "lora" else 0
-        added = narrow or adapter.virtual_tokens * shape.hidden_size
-        return cls(added, shape.parameters - four_bit, four_bit, narrow)
+        """Count the parameters: all train, unless an atom's share says otherwise."""
+        made = cls(shape.parameters)
+        for share in shares_of(techniques):
+            made = share.trained(made, shape, adapter)
+        return made
 
 
 def lora_parameters(shape: ModelShape, adapter: AdapterConfig) -> int:
@@ -41,8 +45,6 @@ def lora_parameters(shape: ModelShape, adapter: AdapterConfig) -> int:
 
 def flops_per_token(shape: ModelShape, seq_len: float, techniques: Techniques, adapter: AdapterConfig) -> float:
     """Return the model FLOPs of a token, the adapter's included; a frozen parameter counts 4 instead of 6."""
-    adapted, trained = techniques.adapter is not None, Trained.of(shape, techniques, adapter)
-    base = shape.flops_per_token(
-        seq_len, linear_trained=not (adapted or techniques.quantization), head_trained=not adapted
-    )
-    return base + 6.0 * trained.of_linear
+    trained = Trained.of(shape, techniques, adapter)
+    base = shape.flops_per_token(seq_len, linear_trained=trained.matrices_train, head_trained=trained.head_trains)
+    return base + 6.0 * trained.of_linear - 2.0 * trained.frozen_matrices
