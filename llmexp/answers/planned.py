@@ -10,6 +10,7 @@ from llmexp.answers.versioned import Answer, Part, SchemaName
 from llmexp.launch.preflight import certain_skip
 from llmexp.record.memory import Fit, Verdict
 from llmexp.record.plan import RunPlan
+from llmexp.record.skip import SkipCode
 from llmexp.registry import get_task
 from llmexp.sweep.cost import Cost
 
@@ -38,6 +39,13 @@ class PlannedSpeed(Part):
     elsewhere: bool = Field(description="published of another batch, length or number of devices, which `by` names")
 
 
+class PlannedSkip(Part):
+    """Why nothing would be started."""
+
+    code: SkipCode
+    reason: str
+
+
 class PlannedCost(Part):
     """What the run will take of its devices; null where it is not known."""
 
@@ -59,7 +67,7 @@ class PlannedRun(Answer):
     folder: str = Field(description="where its records are, or will be")
     fits: Verdict | None = Field(description="surely, likely or no; null where that is not known")
     memory: PlannedMemory | None = Field(description="what `fits` rests on")
-    skipped: str | None = Field(description="why the run would be skipped at once; null where it would start")
+    skipped: PlannedSkip | None = Field(description="why the run would be skipped at once; null where it would start")
     speed: PlannedSpeed | None
     cost: PlannedCost
     plan: Annotated[SerializeAsAny[RunPlan], BeforeValidator(_as_plan)] = Field(
@@ -70,13 +78,13 @@ class PlannedRun(Answer):
 def planned_run(cost: Cost) -> PlannedRun:
     """Return the answer about one plan."""
     plan = cost.plan
-    fit = get_task(plan.config.task.name).fit(plan)
+    fit, skip = get_task(plan.config.task.name).fit(plan), certain_skip(plan)
     return PlannedRun(
         name=plan.name,
         folder=str(plan.folder),
         fits=fit.verdict if fit else None,
         memory=_memory(fit),
-        skipped=certain_skip(plan),
+        skipped=PlannedSkip(code=skip.code, reason=skip.reason) if skip else None,
         speed=_speed(cost),
         cost=PlannedCost(held_s=cost.held_s, device_hours=cost.device_hours, usd=cost.usd, source=cost.source),
         plan=plan,
