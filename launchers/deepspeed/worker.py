@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 if __name__ == "__main__":
     from llmexp.launchers.rank.starting import begin_imports, end_imports
 
@@ -29,6 +27,7 @@ from llmexp.launchers.training.activations import around_forward, moved
 from llmexp.launchers.training.measuring import run_rank
 from llmexp.launchers.training.optimizer_state import first_gradient_norm
 from llmexp.measure.batch import MicroBatch
+from llmexp.record.what_ran import WhatRan
 from llmexp.training.plan.training_plan import TrainingPlan
 
 
@@ -86,25 +85,22 @@ class DeepSpeedTraining:
         """Return the kinds of state that DeepSpeed keeps on the host."""
         return offloaded_kinds(self.engine, self.module)
 
-    def what_ran(self) -> dict[str, Any]:
+    def what_ran(self) -> WhatRan:
         """Return the classes, the backend and the ZeRO stage that DeepSpeed has made of the plan."""
         stage = self.engine.zero_optimization_stage()
-        return (
-            {
-                "attention_implementation": self.module.config._attn_implementation,
-                "model_class": assembly.class_name(self.module),
-                "optimizer_class": assembly.class_name(self.engine.basic_optimizer),
-                "engine_optimizer_class": assembly.class_name(self.engine.optimizer),
-                "backend": torch.distributed.get_backend(),
-                "reduced_in": str(
-                    torch.float32 if self._sequences.reduces_in_fp32(stage) else self.engine.communication_data_type
-                ),
-                "zero_stage": stage,
-            }
-            | ({"overlap_comm": bool(self.engine.zero_overlap_comm())} if stage else {})
-            | moved(self._around_forward)
-            | assembly.experts_that_ran(self.module.config)
-        )
+        in_fp32 = self._sequences.reduces_in_fp32(stage)
+        ran: WhatRan = {
+            "attention_implementation": self.module.config._attn_implementation,
+            "model_class": assembly.class_name(self.module),
+            "optimizer_class": assembly.class_name(self.engine.basic_optimizer),
+            "engine_optimizer_class": assembly.class_name(self.engine.optimizer),
+            "backend": torch.distributed.get_backend(),
+            "reduced_in": str(torch.float32 if in_fp32 else self.engine.communication_data_type),
+            "zero_stage": stage,
+        }
+        if stage:
+            ran["overlap_comm"] = bool(self.engine.zero_overlap_comm())
+        return ran | moved(self._around_forward) | assembly.experts_that_ran(self.module.config)
 
     def _model(self) -> PreTrainedModel:
         # Parameters are partitioned as they are created. Models with 4-bit layers are the exception: quantization needs

@@ -29,6 +29,7 @@ from llmexp.launchers.megatron.state import parts, state_tensors, torch_optimize
 from llmexp.launchers.rank.frame import join_group
 from llmexp.launchers.training.measuring import run_rank
 from llmexp.measure.batch import MicroBatch
+from llmexp.record.what_ran import WhatRan
 from llmexp.schema import SizedModel
 from llmexp.training.plan.training_plan import TrainingPlan
 
@@ -79,10 +80,10 @@ class MegatronTraining:
         """Return no kinds: Megatron's own offload is not used."""
         return frozenset()
 
-    def what_ran(self) -> dict[str, Any]:
+    def what_ran(self) -> WhatRan:
         """Return the classes that Megatron trains with, and what it was built to do."""
         layer = next(module for module in self.module.modules() if hasattr(module, "core_attention"))
-        return {
+        ran: WhatRan = {
             "loop": "megatron-core loop",
             "attention_implementation": _class_name(layer.core_attention),
             "norm_implementation": _class_name(self.stages[0].module.decoder.layers[0].input_layernorm),
@@ -93,7 +94,8 @@ class MegatronTraining:
             "backend": distributed.get_backend(),
             "reduced_in": str(self.stages[0].buffers[0].grad_dtype),
             "fusions": _fusions_that_ran(self._plan, self.stages[0].module.config),
-        } | _experts_that_ran(self.stages[0].module.decoder.layers[0].mlp)
+        }
+        return ran | _experts_that_ran(self.stages[0].module.decoder.layers[0].mlp)
 
     def _in_turn(self, passes: Sequence[MicroBatch], mark: Callable[[str], None]) -> Losses:
         (stage,) = self.stages
@@ -153,12 +155,13 @@ def _step(
     return share.through(stage), loss
 
 
-def _experts_that_ran(mlp: nn.Module) -> dict[str, Any]:
-    named = {
-        "experts_implementation": getattr(mlp, "experts", None),
-        "token_dispatcher": getattr(mlp, "token_dispatcher", None),
-    }
-    return {name: _class_name(part) for name, part in named.items() if part is not None}
+def _experts_that_ran(mlp: nn.Module) -> WhatRan:
+    ran = WhatRan()
+    if (experts := getattr(mlp, "experts", None)) is not None:
+        ran["experts_implementation"] = _class_name(experts)
+    if (dispatcher := getattr(mlp, "token_dispatcher", None)) is not None:
+        ran["token_dispatcher"] = _class_name(dispatcher)
+    return ran
 
 
 def _fusions_that_ran(plan: TrainingPlan, config: TransformerConfig) -> str:

@@ -22,7 +22,7 @@ from llmexp.measure import memory
 from llmexp.measure.calls import CallProtocol, Timed, time_calls
 from llmexp.measure.clock import Clock, clock_for
 from llmexp.micro.families.base import DEVICE, HOST, Family, MicroPoint
-from llmexp.micro.plan.micro_plan import CACHES, MicroPlan
+from llmexp.micro.plan.micro_plan import MicroPlan
 from llmexp.record.samples import CallSample, RankSummary
 from llmexp.registry import get_family
 
@@ -123,7 +123,7 @@ def work(plan: MicroPlan, rank: Rank) -> RankSummary:
         rank=rank.index,
         window_wall_s=time.perf_counter() - begin_s,
         what_ran={"device": str(micro.device), "backend": _backend(rank)}
-        | {CACHES: {DEVICE: _cache_bytes(micro.device), HOST: last_cache_bytes()}},
+        | {"cache_bytes": {DEVICE: _cache_bytes(micro.device), HOST: last_cache_bytes()}},
         environment=rank_environment(micro.device, rank.folder) if rank.index == 0 else {},
         **peaks.summary(),
     )

@@ -14,6 +14,7 @@ from llmexp.launchers.models.compiled import compile_regions
 from llmexp.launchers.models.seeding import DTYPES
 from llmexp.launchers.models.weights import weights_of
 from llmexp.method import Method
+from llmexp.record.what_ran import WhatRan
 from llmexp.training.config import TargetOptimizer
 from llmexp.training.plan.training_plan import TrainingPlan
 
@@ -106,7 +107,7 @@ def optimizer(plan: TrainingPlan, parameters: Iterable[nn.Parameter]) -> torch.o
     return torch.optim.AdamW(parameters, **chosen.arguments, fused=True)
 
 
-def experts_that_ran(config: PreTrainedConfig) -> dict[str, str]:
+def experts_that_ran(config: PreTrainedConfig) -> WhatRan:
     """Say, for what_ran, how transformers computes the experts of a model that has some."""
     return {"experts_implementation": config._experts_implementation} if getattr(config, "num_experts", None) else {}
 

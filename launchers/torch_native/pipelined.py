@@ -21,6 +21,7 @@ from llmexp.launchers.torch_native.replicated import optimizer
 from llmexp.launchers.torch_native.stages import Stage, stages_of_rank
 from llmexp.launchers.torch_native.state import TorchState
 from llmexp.measure.batch import MicroBatch
+from llmexp.record.what_ran import WhatRan
 from llmexp.training.plan.training_plan import TrainingPlan
 
 
@@ -133,6 +134,6 @@ class PipelinedTraining(TorchState):
         mark("optimizer")
         return list(losses)
 
-    def what_ran(self) -> dict[str, Any]:
+    def what_ran(self) -> WhatRan:
         """Return what any layout says, and the class of the schedule."""
         return super().what_ran() | {"schedule": assembly.class_name(self.layout.schedule)}

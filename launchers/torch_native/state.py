@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import distributed, nn
@@ -13,6 +13,7 @@ from transformers import PreTrainedConfig
 from llmexp.launchers.models import assembly
 from llmexp.launchers.models.quantize import quantized_tensors
 from llmexp.launchers.training.optimizer_state import first_gradient_norm, local, moments, not_of
+from llmexp.record.what_ran import WhatRan
 from llmexp.training.plan.training_plan import TrainingPlan
 
 
@@ -71,9 +72,9 @@ class TorchState:
         """Return the kinds of state that the layout keeps on the host."""
         return frozenset({"parameters", "gradients", "optimizer"} if self.layout.offloads else ())
 
-    def what_ran(self) -> dict[str, Any]:
+    def what_ran(self) -> WhatRan:
         """Return the classes of model, wrapper and optimizer, the backend and how ranks add up gradients."""
-        return {
+        ran: WhatRan = {
             "attention_implementation": self.layout.config._attn_implementation,
             "model_class": self.layout.model_class,
             "wrapper_class": self.layout.wrapper_class,
@@ -82,7 +83,8 @@ class TorchState:
             "backend": distributed.get_backend(),
             "reduced_in": str(self.layout.reduced_in),
             "zero_stage": self._zero_stage,
-        } | assembly.experts_that_ran(self.layout.config)
+        }
+        return ran | assembly.experts_that_ran(self.layout.config)
 
     @property
     def _base_optimizer(self) -> torch.optim.Optimizer:

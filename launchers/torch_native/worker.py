@@ -7,7 +7,6 @@ if __name__ == "__main__":
 
     begin_imports()
 
-from typing import Any
 
 import torch
 
@@ -20,6 +19,7 @@ from llmexp.launchers.torch_native.state import TorchState
 from llmexp.launchers.training.activations import around_forward, moved
 from llmexp.launchers.training.measuring import run_rank
 from llmexp.measure.batch import MicroBatch
+from llmexp.record.what_ran import WhatRan
 from llmexp.training.plan.training_plan import TrainingPlan
 
 
@@ -57,7 +57,7 @@ class TorchTraining(TorchState):
             self.layout.optimizer.step()
             self.layout.optimizer.zero_grad()
 
-    def what_ran(self) -> dict[str, Any]:
+    def what_ran(self) -> WhatRan:
         """Return what any layout says, and how many bytes of activations went to the host."""
         return super().what_ran() | moved(self._around_forward)
 

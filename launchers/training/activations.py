@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 
+from llmexp.record.what_ran import WhatRan
 from llmexp.training.plan.training_plan import TrainingPlan
 
 # Pinned memory that no tensor is in, by dtype and shape.
@@ -138,6 +139,6 @@ def around_forward(plan: TrainingPlan, module: nn.Module, device: torch.device) 
     return OnHost(module, device) if plan.config.memory.activation_offload else nullcontext()
 
 
-def moved(context: AbstractContextManager[Any]) -> dict[str, int]:
+def moved(context: AbstractContextManager[Any]) -> WhatRan:
     """Say, for what_ran, how many bytes were moved."""
     return {"activation_offload_bytes": context.moved_bytes} if isinstance(context, OnHost) else {}

@@ -5,12 +5,13 @@ A step is called pass by pass or as a whole.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import nn
 
 from llmexp.measure.loop import Scheduled, Trainable
+from llmexp.record.what_ran import WhatRan
 
 
 class Built(Protocol):
@@ -37,7 +38,7 @@ class Built(Protocol):
     def offloaded(self) -> frozenset[str]:
         """Return the kinds of state that the engine keeps on the host to save device memory."""
 
-    def what_ran(self) -> dict[str, Any]:
+    def what_ran(self) -> WhatRan:
         """Return the optimizer class, the backend and similar facts."""
 
 

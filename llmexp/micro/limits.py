@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from llmexp.analysis.metric import Metrics, MetricSpec
 from llmexp.analysis.quantity import Measurement
 from llmexp.micro.families.base import Family, Limit
-from llmexp.micro.plan.micro_plan import CACHES, TIMES_CACHE, MicroPlan
+from llmexp.micro.plan.micro_plan import TIMES_CACHE, MicroPlan
 from llmexp.micro.points import DATA, MicroRepeat, result_of
 from llmexp.record.result import ResultPoint
+from llmexp.record.what_ran import WhatRan
 from llmexp.registry import families, get_family
 
 
@@ -45,7 +46,7 @@ class HighestRate:
         """Return its points that were measured."""
         return [each for each in points if each.metrics.get(self.rate) and self.params.items() <= each.params.items()]
 
-    def set_by(self, points: Sequence[ResultPoint], what_ran: Mapping[str, Any]) -> ResultPoint | None:
+    def set_by(self, points: Sequence[ResultPoint], what_ran: WhatRan) -> ResultPoint | None:
         """Return the point with the highest rate; None where no such point was measured, or all are the cache's."""
         counted = [point for point in self.among(points) if not self.is_of_memory or is_beyond_cache(point, what_ran)]
         return max(counted, key=lambda point: _mean(point, self.rate), default=None)
@@ -57,18 +58,18 @@ class HighestRate:
             for point, ranks in zip(plan.points, repeat.measured, strict=True)
             if self.params.items() <= point.params.items()
         ]
-        found = self.set_by(points, repeat.ranks[0].what_ran if repeat.ranks else {})
+        found = self.set_by(points, repeat.ranks[0].what_ran if repeat.ranks else WhatRan())
         return Measurement(_mean(found, self.rate)) if found else None
 
 
-def cache_bytes(point: ResultPoint, what_ran: Mapping[str, Any]) -> int | None:
+def cache_bytes(point: ResultPoint, what_ran: WhatRan) -> int | None:
     """Return the size of the cache before the memory that limits a point; None where it is not known or none does."""
-    known = what_ran.get(CACHES) or {}
+    known = what_ran.get("cache_bytes") or {}
     size = known.get(get_family(point.params["family"]).memory(point.params["kind"]))
     return size if isinstance(size, int) else None
 
 
-def is_beyond_cache(point: ResultPoint, what_ran: Mapping[str, Any]) -> bool:
+def is_beyond_cache(point: ResultPoint, what_ran: WhatRan) -> bool:
     """Tell whether the data that a point's calls go through are known to be larger than the cache by TIMES_CACHE."""
     size = cache_bytes(point, what_ran)
     return size is not None and _mean(point, DATA) >= TIMES_CACHE * size

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from llmexp.record.samples import Number, RankFailure, Record
 from llmexp.record.skip import SkipCode
+from llmexp.record.what_ran import Account, WhatRan
 
 SCHEMA_VERSION = 2
 
@@ -213,7 +214,7 @@ class RunResult(Record):
     turns: list[Turn] = Field(default_factory=list, description="the repeats that were begun; none in older results")
     stability: Stability | None = Field(None, description="None where nothing was measured")
     points: list[ResultPoint] = Field(default_factory=list, description="further answers, where a run gives several")
-    what_ran: dict[str, Any] = Field(default_factory=dict)
+    what_ran: Account = Field(default_factory=WhatRan)
     environment: dict[str, Any] = Field(default_factory=dict)
     command: str
     started_at: str = Field("", description="ISO 8601, UTC")

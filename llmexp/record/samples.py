@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from llmexp.record.reading import LONGEST_LINES_BYTES, OddFileError, read_text
+from llmexp.record.what_ran import Account, WhatRan
 
 # JSON has no NaN: a diverged loss is written as null, and read back as NaN.
 Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]
@@ -159,10 +160,7 @@ class RankSummary(Record):
         None, description="the device's own count, the largest reading at ends of phases, cuda only"
     )
     peak_rss_bytes: int = Field(description="of the process, in host memory")
-    what_ran: dict[str, Any] = Field(
-        default_factory=dict,
-        description="what really ran, by name, such as backend; of training attention_kernel, optimizer_class, …",
-    )
+    what_ran: Account = Field(default_factory=WhatRan)
     energy: Energy | None = Field(None, description="None where it cannot be read")
     gpu: GpuWindow | None = Field(None, description="None where NVML counts nothing")
     environment: dict[str, Any] = Field(default_factory=dict, description="rank 0 only")

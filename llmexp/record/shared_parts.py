@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 from pydantic import BaseModel
@@ -65,10 +65,10 @@ class SharedParts:
         """Return these JSON values with the earlier object in place of each object that is equal to one."""
         return {name: self.one(name, value) if isinstance(value, dict) else value for name, value in values.items()}
 
-    def one(self, name: str, value: dict[str, Any]) -> dict[str, Any]:
+    def one(self, name: str, value: T) -> T:
         """Return the earlier JSON object of that name that is equal to this one, or else this one."""
-        text = marshal.dumps(value, 2)  # the versions after it depend on which values are one object
-        known: dict[str, Any] | None = self._known.get((name,), {}).get(text)
+        text = marshal.dumps(cast(Any, value), 2)  # the versions after it depend on which values are one object
+        known: T | None = self._known.get((name,), {}).get(text)
         return self._keep((name,), text, value) if known is None else known
 
     @staticmethod

@@ -8,8 +8,6 @@ from llmexp.record.plan import RunPlan
 
 # A point whose inputs are in the cache measures the cache; its sets of inputs take this many times the cache's size.
 TIMES_CACHE = 2
-# Where the caches' sizes in bytes stand in what ran, and the places that have one; None where it is not known.
-CACHES = "cache_bytes"
 
 
 class MicroPlan(RunPlan):

@@ -13,6 +13,7 @@ from llmexp.micro.report.paper import paper_columns, paper_legend
 from llmexp.micro.report.units import in_bytes, in_seconds, prefix_of
 from llmexp.record.digits import rounded
 from llmexp.record.result import ResultPoint
+from llmexp.record.what_ran import WhatRan
 from llmexp.registry import get_family
 from llmexp.report.columns import Column, Detail
 from llmexp.report.row import Row
@@ -101,8 +102,8 @@ def _cache_bytes(point: ResultPoint, row: Row) -> int | None:
     return cache_bytes(point, _what_ran(row))
 
 
-def _what_ran(row: Row) -> dict[str, Any]:
-    return row.result.what_ran if row.result else {}
+def _what_ran(row: Row) -> WhatRan:
+    return row.result.what_ran if row.result else WhatRan()
 
 
 def _family(point: ResultPoint) -> Family[Any]:

@@ -14,6 +14,7 @@ from llmexp.record.folder import RunFolder
 from llmexp.record.reading import LONGEST_LINES_BYTES, read_text
 from llmexp.record.samples import StepSample, TrainingSummary
 from llmexp.record.trained import Trained, added
+from llmexp.record.what_ran import WhatRan
 from llmexp.schema import Section
 from llmexp.training.plan.training_plan import TrainingPlan
 
@@ -34,7 +35,7 @@ _READ: dict[int, tuple[Section, dict[str, str]]] = {}
 _MOST_READ = 1024
 
 
-def read_trained(plan: TrainingPlan, folder: RunFolder, what_ran: dict[str, Any], asked: dict[str, str]) -> Trained:
+def read_trained(plan: TrainingPlan, folder: RunFolder, what_ran: WhatRan, asked: dict[str, str]) -> Trained:
     """Return what a run that was measured did, as far as its files can be read; `asked` is by `asked_training`."""
     repeat, ranks = folder.repeat(0), range(plan.processes)
     steps = list(zip(*_read(_first_steps, [repeat / f"samples.{rank}.jsonl" for rank in ranks]), strict=False))
