@@ -20,10 +20,10 @@ from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainingArgu
 from llmexp.launchers.data import loader
 from llmexp.launchers.data.sequences import Sequences
 from llmexp.launchers.models import building
-from llmexp.launchers.models.seeding import DTYPES
 from llmexp.launchers.models.weights import seeded
 from llmexp.launchers.rank.frame import device_of
 from llmexp.measure.clock import clock_for
+from llmexp.measure.dtypes import torch_dtype
 from llmexp.method import Method
 from llmexp.training.config import AdamW
 from llmexp.training.plan.training_plan import TrainingPlan
@@ -68,7 +68,7 @@ def measure(plan: TrainingPlan, folder: str) -> float:
     config = plan.config
     device = device_of(config.hardware, 0)
     shape = building.configuration(config.model)
-    techniques, dtype = Method.parse(plan.method, config.task.name).techniques, DTYPES[config.precision.parameters]
+    techniques, dtype = Method.parse(plan.method, config.task.name).techniques, torch_dtype(config.precision.parameters)
     options: dict[str, Any] = {
         "device": device,
         "weights": seeded(config.seed),

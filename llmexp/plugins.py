@@ -1,4 +1,4 @@
-"""Other installed packages add atoms, engines, tasks, families of microbenchmarks and configuration files.
+"""Other installed packages add atoms, engines, tasks, families of microbenchmarks, dtypes and files.
 
 An entry point names each. A package is imported only when what it adds is asked for, except the (empty) package of its
 files.
@@ -20,6 +20,7 @@ ATOMS = "llmexp.atoms"
 ENGINES = "llmexp.engines"
 TASKS = "llmexp.tasks"
 FAMILIES = "llmexp.families"
+DTYPES = "llmexp.dtypes"
 CONF = "llmexp.conf"
 
 

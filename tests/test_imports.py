@@ -17,9 +17,12 @@ ROOT = Path(__file__).parent.parent
 # The rooms of llmexp from the lowest floor up; a room imports only rooms of lower floors. A part of a task's room that
 # its ranks import too has a floor of its own.
 FLOORS = (
-    ("terms", "version", "hook", "machine", "schema", "reference"),
-    ("errors", "serving.config", "training.config"),
+    ("terms", "version", "hook", "machine", "reference"),
+    ("errors",),
     ("plugins",),
+    ("dtypes",),
+    ("schema",),
+    ("serving.config", "training.config"),
     ("method", "registry"),
     ("record",),
     ("analysis", "bundle", "inputs", "measure", "traces"),
@@ -37,7 +40,7 @@ FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 # What ranks may reach, besides their engine's folder. Of launch it is what starts servers and ends with them.
 OF_RANKS = (
     *("launchers", "measure", "analysis", "inputs", "record", "registry", "method", "plugins", "errors", "terms"),
-    *("schema", "machine", "hook", "version", "launch.spawn", "launch.supervisor", "launch.server_address"),
+    *("schema", "dtypes", "machine", "hook", "version", "launch.spawn", "launch.supervisor", "launch.server_address"),
     *("launch.server_answer", "launch.no_steps_hint", "training.config", "training.plan"),
     *("serving.config", "serving.plan", "micro.config", "micro.families", "micro.plan"),
 )
@@ -255,7 +258,7 @@ def test_a_worker_reaches_no_drivers_side(worker: str) -> None:
     [
         ("training.plan.dims", "from llmexp.launch.run import run_one"),
         ("inputs.shape", "from llmexp.analysis import window"),
-        ("errors", "def f():\n    from llmexp import schema, cli"),
+        ("errors", "def f():\n    from llmexp import terms, cli"),
         ("launch.run", "from llmexp.tasks.base import Task"),
         ("launch.run", "def f():\n    from llmexp.launchers.deepspeed import build"),
         ("report.row", "import llmexp"),

@@ -6,12 +6,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from llmexp.dtypes import bytes_of
 from llmexp.inputs.shape import shape_of
 from llmexp.launch.commands import module, ranks_of
 from llmexp.launchers.deepspeed.options import deepspeed_options
 from llmexp.method import Techniques
 from llmexp.record.plan import Command, RunPlan
-from llmexp.schema import BYTES_PER_ELEMENT, CpKind
+from llmexp.schema import CpKind
 from llmexp.training.config import TrainingConfig
 from llmexp.training.engine import FLASH_PACKAGES, TrainingEngine
 from llmexp.training.limits import (
@@ -199,7 +200,7 @@ def _buffers(config: TrainingConfig, techniques: Techniques) -> float:
     Z3 copies a full bucket to reduce it. The defaults are those of DeepSpeed 0.19.8 (runtime/zero/config.py). Stage 0
     fills its buckets after backward.
     """
-    stage, shape, size = techniques.zero_stage, shape_of(config.model), BYTES_PER_ELEMENT[config.precision.parameters]
+    stage, shape, size = techniques.zero_stage, shape_of(config.model), bytes_of(config.precision.parameters)
     if stage == 0 or shape is None:
         return 0.0
     zero = _zero(config, techniques) | config.engine.options.get("zero_optimization", {})
@@ -213,20 +214,20 @@ def _buffers(config: TrainingConfig, techniques: Techniques) -> float:
 def _update(config: TrainingConfig, techniques: Techniques) -> tuple[StatePlacement, ...]:
     """Return all gradients that exist in the update; ZeRO-3 keeps its buffer of reduced ones, with O on the host."""
     size, precision, stage, on_host = (
-        BYTES_PER_ELEMENT,
+        bytes_of,
         config.precision,
         techniques.zero_stage,
         techniques.offload_optimizer,
     )
     if stage == 0 and precision.master == precision.parameters:
         return ()
-    copies = StatePlacement(size[precision.master], stage > 0, on_host)
+    copies = StatePlacement(size(precision.master), stage > 0, on_host)
     if stage == 0:
         # DeepSpeed's wrapper for FusedAdam drops the gradients that it has copied; its wrapper for others does not.
         return (
             (copies,)
             if _uses_own_optimizer(config, techniques)
-            else (StatePlacement(size[precision.parameters]), copies)
+            else (StatePlacement(size(precision.parameters)), copies)
         )
     if stage < 3:
         return (copies,)
@@ -237,7 +238,7 @@ def _update(config: TrainingConfig, techniques: Techniques) -> tuple[StatePlacem
                 "sub_group_size", DEFAULT_SUB_GROUP_ELEMENTS
             ),
         )
-    return StatePlacement(size[precision.parameters], True, on_host), copies
+    return StatePlacement(size(precision.parameters), True, on_host), copies
 
 
 def _brief(config: TrainingConfig, techniques: Techniques) -> tuple[tuple[StatePlacement, ...], ...]:
@@ -249,9 +250,9 @@ def _brief(config: TrainingConfig, techniques: Techniques) -> tuple[tuple[StateP
     stage, precision = techniques.zero_stage, config.precision
     if stage not in (1, 2) or techniques.offload_optimizer:
         return ()
-    whole = StatePlacement(BYTES_PER_ELEMENT[precision.parameters])
+    whole = StatePlacement(bytes_of(precision.parameters))
     share = replace(whole, partitioned=True)
-    copies = StatePlacement(BYTES_PER_ELEMENT[precision.master], partitioned=True)
+    copies = StatePlacement(bytes_of(precision.master), partitioned=True)
     flattened = (share, share, copies) if precision.master != precision.parameters else (share, share)
     at_the_end = stage == 1 and not _partitions_as_they_come(config, techniques)
     return ((whole, share), flattened) if at_the_end else (flattened,)

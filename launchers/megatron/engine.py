@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from llmexp.dtypes import bytes_of
 from llmexp.launch.commands import ranks_of
 from llmexp.method import Method, Techniques
 from llmexp.record.plan import Command
-from llmexp.schema import BYTES_PER_ELEMENT, CpKind, HfModel, MixtralModel
+from llmexp.schema import CpKind, HfModel, MixtralModel
 from llmexp.schema.machine import BLACKWELL
 from llmexp.training.config import AdamW, TargetOptimizer, TrainingConfig
 from llmexp.training.engine import TrainingEngine
@@ -76,7 +77,7 @@ class MegatronEngine(TrainingEngine):
             return made
         return replace(
             made,
-            update=(made.gradients, StatePlacement(BYTES_PER_ELEMENT[precision.master], made.optimizer.partitioned)),
+            update=(made.gradients, StatePlacement(bytes_of(precision.master), made.optimizer.partitioned)),
         )
 
     def native_config(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from torch.nn import functional
 from llmexp.launchers.megatron.context import CONTEXT_PARALLEL
 from llmexp.launchers.megatron.modules import FlashAttention, RMSNorm
 from llmexp.launchers.megatron.weights import fill_stage
-from llmexp.launchers.models.seeding import DTYPES
 from llmexp.launchers.rank.frame import PEERS_TIMEOUT
+from llmexp.measure.dtypes import torch_dtype
 from llmexp.method import Method
 from llmexp.schema import SizedModel
 from llmexp.training.plan.training_plan import TrainingPlan
@@ -50,7 +50,7 @@ def transformer_config(plan: TrainingPlan) -> TransformerConfig:
 
     Megatron initialises no weights, because this project sets them.
     """
-    dtype = DTYPES[plan.config.precision.parameters]
+    dtype = torch_dtype(plan.config.precision.parameters)
     return TransformerConfig(
         **plan.engine_config["transformer"],
         activation_func=functional.silu,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from llmexp.dtypes import bytes_of
 from llmexp.errors import ConfigError
 from llmexp.launchers.attention.causal import flash, unfused
 from llmexp.launchers.attention.fused import restore, sdpa_of
@@ -15,7 +16,6 @@ from llmexp.launchers.micro.attention_check import wrong_gradients, wrong_result
 from llmexp.launchers.micro.case import Case, Place
 from llmexp.launchers.micro.checks import some
 from llmexp.micro.families.base import MicroPoint
-from llmexp.schema import BYTES_PER_ELEMENT
 
 Attend = Callable[..., Tensor]
 KERNELS: dict[str, Attend] = {"flash": flash, "unfused": unfused}
@@ -86,7 +86,7 @@ def attention(point: MicroPoint, place: Place) -> Case:
     sizes = point.sizes
     heads = sizes["heads"], sizes["kv_heads"], sizes["kv_heads"]
     shapes = [(sizes["batch"], each, sizes["seq_len"], sizes["head_dim"]) for each in heads]
-    bytes_of_set = sum(torch.Size(shape).numel() for shape in shapes) * BYTES_PER_ELEMENT[point.dtype]
+    bytes_of_set = sum(torch.Size(shape).numel() for shape in shapes) * bytes_of(point.dtype)
     sets = place.sets(lambda: [place.random(*shape, dtype=point.dtype) for shape in shapes], bytes_of_set)
     make = _Backward.of if way == "backward" else _Forward
     calls = [make(attend, parts) for parts in sets]

@@ -10,10 +10,11 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from llmexp.dtypes import SINGLE
 from llmexp.measure.calls import Call
+from llmexp.measure.dtypes import torch_dtype
 from llmexp.micro.plan.micro_plan import TIMES_CACHE
 
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 MOST_SETS, MOST_BYTES_OF_SETS = 64, 2**31
 T = TypeVar("T")
 
@@ -28,9 +29,9 @@ class Place:
     cache_bytes: int
     folder: Path
 
-    def random(self, *shape: int, dtype: str = "fp32") -> Tensor:
+    def random(self, *shape: int, dtype: str = SINGLE) -> Tensor:
         """Return normally distributed values on the device."""
-        return torch.randn(shape, device=self.device, dtype=DTYPES[dtype])
+        return torch.randn(shape, device=self.device, dtype=torch_dtype(dtype))
 
     def sets(self, make: Callable[[], T], bytes_of_set: int) -> list[T]:
         """Make as many sets of inputs as no cache holds, but no more than memory has room for."""

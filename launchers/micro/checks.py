@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-# Half the distance of 1 to the next number: the largest relative error of one rounding.
-UNIT_ROUNDOFF = {"fp32": 2.0**-24, "bf16": 2.0**-8}
+from llmexp.dtypes import SINGLE, format_of
+
 CHECKED_ROWS = 16
 # Errors of the roundings in a sum of n terms add up like a random walk, and exceed 6 sqrt(n) of them in 3 of 1e8 sums
 # (Higham and Mary 2019, doi:10.1137/18M1226312, theorem 2.4).
@@ -28,7 +28,7 @@ def tolerance(dtype: str, roundings: float, terms: int = 1) -> float:
     Besides, values are rounded to the dtype so many times on their way.
     """
     in_fp32 = FUNCTION_ROUNDINGS + DEVIATIONS * terms**0.5
-    return roundings * UNIT_ROUNDOFF[dtype] + in_fp32 * UNIT_ROUNDOFF["fp32"]
+    return roundings * format_of(dtype).unit_roundoff + in_fp32 * format_of(SINGLE).unit_roundoff
 
 
 def differs(found: Tensor, wanted: Tensor, allowed: float, size: Tensor | None = None) -> str:

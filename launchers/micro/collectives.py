@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, distributed
 
+from llmexp.dtypes import SINGLE, bytes_of
 from llmexp.launchers.micro.case import Case, Place
 from llmexp.micro.families.base import MicroPoint
-from llmexp.schema import BYTES_PER_ELEMENT
 
 ROOT = 0
 PERIOD = 7
@@ -32,7 +32,7 @@ class _Exchange:
 def collective(point: MicroPoint, place: Place) -> Case:
     """Make the buffers of a collective; its result is checked with the values of `_of_rank`, whose sum is `_of_all`."""
     ranks = place.world_size
-    length = max(ranks, point.sizes["bytes"] // BYTES_PER_ELEMENT["fp32"] // ranks * ranks)
+    length = max(ranks, point.sizes["bytes"] // bytes_of(SINGLE) // ranks * ranks)
     made = KINDS[point.kind](place, length)
 
     def wrong() -> str:

@@ -7,10 +7,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from llmexp.dtypes import bytes_of
 from llmexp.launchers.micro.case import Case, Place
 from llmexp.launchers.micro.checks import differs, some, tolerance
 from llmexp.micro.families.base import MicroPoint
-from llmexp.schema import BYTES_PER_ELEMENT
 
 # A product may be the sum of several parts' products, which are rounded as the result is.
 ROUNDINGS_OF_PRODUCT = 4
@@ -20,7 +20,7 @@ COLUMNS_AT_ONCE = 1024
 def gemm(point: MicroPoint, place: Place) -> Case:
     """Multiply [m, k] by the transposed [n, k], as a linear layer does."""
     m, n, k = (point.sizes[name] for name in "mnk")
-    element = BYTES_PER_ELEMENT[point.dtype]
+    element = bytes_of(point.dtype)
 
     def make() -> tuple[Tensor, Tensor, Tensor]:
         a, b = place.random(m, k, dtype=point.dtype), place.random(n, k, dtype=point.dtype)

@@ -7,10 +7,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from llmexp.dtypes import SINGLE, bytes_of
 from llmexp.launchers.micro.case import Case, Place
 from llmexp.launchers.micro.checks import differs, some, tolerance
 from llmexp.micro.families.base import MicroPoint
-from llmexp.schema import BYTES_PER_ELEMENT
 
 # Long arrays are one row each.
 MOST_NUMBERS = 2**16
@@ -18,7 +18,7 @@ MOST_NUMBERS = 2**16
 
 def triad(point: MicroPoint, place: Place) -> Case:
     """Compute a = b + s c on arrays of so many bytes."""
-    length = max(1, point.sizes["bytes"] // BYTES_PER_ELEMENT["fp32"])
+    length = max(1, point.sizes["bytes"] // bytes_of(SINGLE))
     scale = 0.5
 
     def make() -> tuple[Tensor, Tensor, Tensor]:
@@ -33,6 +33,6 @@ def triad(point: MicroPoint, place: Place) -> Case:
         a.fill_(torch.nan)
         calls[0]()
         few = some(length, MOST_NUMBERS)
-        return differs(a[few], b[few].double() + scale * c[few].double(), tolerance("fp32", roundings=2))
+        return differs(a[few], b[few].double() + scale * c[few].double(), tolerance(SINGLE, roundings=2))
 
     return Case(calls, wrong)

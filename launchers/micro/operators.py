@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from llmexp.dtypes import SINGLE, bytes_of
 from llmexp.launchers.micro.case import Case, Place
 from llmexp.launchers.micro.checks import differs, some, tolerance, weights_of
 from llmexp.micro.families.base import MicroPoint
-from llmexp.schema import BYTES_PER_ELEMENT
 
 NORM_EPSILON = 1e-5
 ROPE_BASE = 1e4
@@ -32,7 +32,7 @@ def rms_norm(point: MicroPoint, place: Place) -> Case:
     tokens, hidden = point.sizes["tokens"], point.sizes["hidden"]
     weight = place.random(hidden, dtype=point.dtype)
     sets = place.sets(
-        lambda: place.random(tokens, hidden, dtype=point.dtype), 2 * tokens * hidden * BYTES_PER_ELEMENT[point.dtype]
+        lambda: place.random(tokens, hidden, dtype=point.dtype), 2 * tokens * hidden * bytes_of(point.dtype)
     )
 
     calls = [partial(functional.rms_norm, x, (hidden,), weight, NORM_EPSILON) for x in sets]
@@ -52,7 +52,7 @@ def softmax(point: MicroPoint, place: Place) -> Case:
     heads, tokens = point.sizes["heads"], point.sizes["tokens"]
     elements = heads * tokens * tokens
     sets = place.sets(
-        lambda: place.random(heads, tokens, tokens, dtype=point.dtype), 2 * elements * BYTES_PER_ELEMENT[point.dtype]
+        lambda: place.random(heads, tokens, tokens, dtype=point.dtype), 2 * elements * bytes_of(point.dtype)
     )
 
     calls = [partial(functional.softmax, x, dim=-1) for x in sets]
@@ -75,7 +75,7 @@ def rope(point: MicroPoint, place: Place) -> Case:
     cos, sin = angles.cos().to(like), angles.sin().to(like)
     sets = place.sets(
         lambda: tuple(place.random(each, tokens, head_dim, dtype=point.dtype) for each in heads),
-        2 * sum(heads) * tokens * head_dim * BYTES_PER_ELEMENT[point.dtype],
+        2 * sum(heads) * tokens * head_dim * bytes_of(point.dtype),
     )
 
     def turn(parts: tuple[Tensor, ...]) -> list[Tensor]:
@@ -108,9 +108,7 @@ def cross_entropy(point: MicroPoint, place: Place) -> Case:
     """Compute the loss of logits [tokens, vocab] in fp32, as transformers does."""
     tokens, vocab = point.sizes["tokens"], point.sizes["vocab"]
     labels = torch.randint(vocab, (tokens,), device=place.device)
-    sets = place.sets(
-        lambda: place.random(tokens, vocab, dtype=point.dtype), tokens * vocab * BYTES_PER_ELEMENT[point.dtype]
-    )
+    sets = place.sets(lambda: place.random(tokens, vocab, dtype=point.dtype), tokens * vocab * bytes_of(point.dtype))
 
     def loss(logits: Tensor) -> Tensor:
         return functional.cross_entropy(logits.float(), labels)
@@ -119,7 +117,7 @@ def cross_entropy(point: MicroPoint, place: Place) -> Case:
         at_once = max(1, LOGITS_AT_ONCE // vocab)
         parts = zip(sets[0].split(at_once), labels.split(at_once), strict=True)
         wanted = torch.cat([_losses(logits.double(), of_part) for logits, of_part in parts]).mean()
-        return differs(loss(sets[0])[None], wanted[None], tolerance("fp32", roundings=3, terms=vocab + tokens))
+        return differs(loss(sets[0])[None], wanted[None], tolerance(SINGLE, roundings=3, terms=vocab + tokens))
 
     return Case([partial(loss, logits) for logits in sets], wrong)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from llmexp.dtypes import SINGLE, format_of
 from llmexp.launchers.micro.case import Case, Place
-from llmexp.launchers.micro.checks import UNIT_ROUNDOFF, differs, some, tolerance
+from llmexp.launchers.micro.checks import differs, some, tolerance
 from llmexp.micro.families.base import MicroPoint
 from llmexp.micro.families.optimizer import ADAMW_BYTES_PER_PARAMETER
 
@@ -37,6 +38,6 @@ def _wrong_steps(parameter: torch.nn.Parameter, optimizer: torch.optim.AdamW) ->
         optimizer.step()
     wanted = -STEPS * RATE * gradient / (gradient.abs() + EPSILON)
     # Each step rounds the parameter, which is larger than the step; 1 - beta is rounded as beta is.
-    of_parameter = STEPS * UNIT_ROUNDOFF["fp32"] * float(before.norm() / wanted.norm())
-    allowed = of_parameter + tolerance("fp32", roundings=1 / (1 - max(BETAS)))
+    of_parameter = STEPS * format_of(SINGLE).unit_roundoff * float(before.norm() / wanted.norm())
+    allowed = of_parameter + tolerance(SINGLE, roundings=1 / (1 - max(BETAS)))
     return differs(parameter.detach()[few].double() - before, wanted, allowed)

@@ -11,8 +11,8 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from llmexp.launchers.attention.choice import ULYSSES, implementation
 from llmexp.launchers.models import building, targets
 from llmexp.launchers.models.compiled import compile_regions
-from llmexp.launchers.models.seeding import DTYPES
 from llmexp.launchers.models.weights import weights_of
+from llmexp.measure.dtypes import torch_dtype
 from llmexp.method import Method
 from llmexp.record.what_ran import WhatRan
 from llmexp.training.config import TargetOptimizer
@@ -43,7 +43,7 @@ def seeded_model(plan: TrainingPlan, device: torch.device) -> PreTrainedModel:
 
 
 def _kind(plan: TrainingPlan, device: torch.device) -> tuple[PreTrainedConfig, torch.dtype, str, str | None]:
-    model, dtype = plan.config.model, DTYPES[plan.config.precision.parameters]
+    model, dtype = plan.config.model, torch_dtype(plan.config.precision.parameters)
     attention = (
         ULYSSES
         if plan.dims.cp > 1

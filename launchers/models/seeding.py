@@ -10,7 +10,6 @@ import hashlib
 import torch
 
 WEIGHT_STD = 0.02
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 def fill(name: str, tensor: torch.Tensor, seed: int) -> None:

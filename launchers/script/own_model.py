@@ -10,9 +10,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from llmexp.dtypes import of_parameters
+from llmexp.measure.dtypes import torch_dtype
 from llmexp.training.plan.training_plan import TrainingPlan
 
-DTYPES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+DTYPES = {torch_dtype(name): name for name in (*of_parameters(), "fp16")}
 
 
 class OwnModel:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from llmexp.dtypes import bytes_of
 from llmexp.inputs.shape import shape_of
 from llmexp.launch.commands import ranks_of
 from llmexp.launchers.torch_native.schedules import CLASSES, PASSES, unpipelined, unsplit
 from llmexp.method import Techniques
 from llmexp.record.plan import Command
-from llmexp.schema import BYTES_PER_ELEMENT
 from llmexp.training.config import TrainingConfig
 from llmexp.training.engine import FLASH_PACKAGES, TrainingEngine
 from llmexp.training.limits import adapter_limit, flash_without_bf16, packing_limit, quantized_experts, wider
@@ -43,6 +43,7 @@ class TorchEngine(TrainingEngine):
     )
     launchers = ("spawn", "torchrun", "fork")
     schedules = PASSES
+    dtypes = ()
 
     def unsupported(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
         """Say what torch cannot do here.
@@ -76,16 +77,14 @@ class TorchEngine(TrainingEngine):
         if not _shards(techniques):
             made = replace(super().storage(config, techniques), update=self._update(config, techniques))
             return replace(made, gradients_stay=made.gradients_stay or self._has_buckets(config))
-        size, on_host = BYTES_PER_ELEMENT[config.precision.master], techniques.offload_optimizer
+        size, on_host = bytes_of(config.precision.master), techniques.offload_optimizer
         moments = moment_bytes(config, techniques) or 0
         reshards = config.engine.options.get("fully_shard", {}).get("reshard_after_forward", techniques.zero_stage == 3)
         return Storage(
             parameters=StatePlacement(size, True, on_host),
             gradients=StatePlacement(size, True, on_host),
             optimizer=StatePlacement(moments, True, on_host),
-            gathered=Gathered(
-                BYTES_PER_ELEMENT[config.precision.parameters], reshards is False, config.batch.accumulation > 1
-            ),
+            gathered=Gathered(bytes_of(config.precision.parameters), reshards is False, config.batch.accumulation > 1),
             gradients_stay=config.batch.accumulation > 1,
             buffers=_units_at_a_time(config),
         )
@@ -105,8 +104,8 @@ class TorchEngine(TrainingEngine):
             return ()
         dims, shared = ParallelDims.of(config, self.schedules, self.cp_chunks), techniques.zero_stage == 1
         own = 0.0 if dims.dp > 1 and dims.pp == 1 else 1 / dims.dp if shared else 1.0
-        left = StatePlacement(BYTES_PER_ELEMENT[precision.parameters] * (1 - own))
-        return (left,) * (own < 1) + (StatePlacement(BYTES_PER_ELEMENT[precision.master], shared),)
+        left = StatePlacement(bytes_of(precision.parameters) * (1 - own))
+        return (left,) * (own < 1) + (StatePlacement(bytes_of(precision.master), shared),)
 
     def native_config(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
         """Return the arguments of torch's wrappers by their names; a single rank without Z1 to Z3 has none."""
@@ -137,11 +136,11 @@ def _shards(techniques: Techniques) -> bool:
 
 def _units_at_a_time(config: TrainingConfig) -> float:
     """Return the bytes of FSDP2's buffers: two gathered layers, the next one prefetched, and the gradients of both."""
-    shape, size = shape_of(config.model), BYTES_PER_ELEMENT
+    shape, size = shape_of(config.model), bytes_of
     if shape is None:
         return 0.0
     a_layer = (shape.parameters - shape.parameters_outside_layers) / shape.num_layers
-    return 2 * a_layer * (size[config.precision.parameters] + size[config.precision.gradients])
+    return 2 * a_layer * (size(config.precision.parameters) + size(config.precision.gradients))
 
 
 def _unsharded_bits(techniques: Techniques) -> str | None:
@@ -165,7 +164,7 @@ def _unkept_dtypes(config: TrainingConfig, techniques: Techniques) -> str | None
             f"torch keeps gradients in the parameters' dtype, {precision.parameters}: set precision.gradients to it, "
             "or take Z2 or Z3"
         )
-    if BYTES_PER_ELEMENT[precision.master] < BYTES_PER_ELEMENT[precision.parameters]:
+    if bytes_of(precision.master) < bytes_of(precision.parameters):
         return (
             f"precision.master={precision.master} is narrower than precision.parameters={precision.parameters}: "
             "set it as wide"

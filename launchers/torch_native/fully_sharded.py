@@ -20,8 +20,8 @@ from transformers import PreTrainedConfig
 from llmexp.errors import ConfigError
 from llmexp.launchers.models import assembly, building
 from llmexp.launchers.models.compiled import decoder_layers
-from llmexp.launchers.models.seeding import DTYPES
 from llmexp.launchers.models.weights import Source, weights_of
+from llmexp.measure.dtypes import torch_dtype
 from llmexp.training.plan.training_plan import TrainingPlan
 
 
@@ -35,7 +35,7 @@ class FullySharded:
         with init_empty_weights(include_buffers=False):
             model = assembly.unseeded_model(plan, device)
             made = building.ExactBuffers(model)
-            model.to(DTYPES[plan.config.precision.master])
+            model.to(torch_dtype(plan.config.precision.master))
             made.restore(device)
         model.tie_weights()
         self.model_class = assembly.class_name(model)
@@ -71,7 +71,7 @@ class FullySharded:
     @property
     def reduced_in(self) -> torch.dtype:
         """The dtype of the reduce-scatter."""
-        return DTYPES[self._options["mixed_precision"]["reduce_dtype"]]
+        return torch_dtype(self._options["mixed_precision"]["reduce_dtype"])
 
     def _shard(self, device: torch.device) -> None:
         layers = decoder_layers(self.module)
@@ -84,7 +84,7 @@ class FullySharded:
             **self._options["fully_shard"],
             "mesh": init_device_mesh(device.type, (distributed.get_world_size(),)),
         }
-        dtypes: dict[str, Any] = {name: DTYPES[dtype] for name, dtype in self._options["mixed_precision"].items()}
+        dtypes: dict[str, Any] = {name: torch_dtype(dtype) for name, dtype in self._options["mixed_precision"].items()}
         options["mp_policy"] = MixedPrecisionPolicy(**dtypes)
         options["shard_placement_fn"] = partial(_evenly, distributed.get_world_size())
         if self.offloads:
@@ -95,7 +95,7 @@ class FullySharded:
         fully_shard(self.module, **{**options, "reshard_after_forward": False})
 
     def _fill(self, device: torch.device, source: Source) -> None:
-        dtype = DTYPES[self._plan.config.precision.parameters]
+        dtype = torch_dtype(self._plan.config.precision.parameters)
         weights: Iterable[tuple[str, Any]] = building.named_weights(self.module)  # DTensors by now
         for name, parameter in weights:
             whole = torch.empty(parameter.shape, dtype=dtype, device=device)

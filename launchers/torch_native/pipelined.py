@@ -16,11 +16,11 @@ from torch.distributed.pipelining.schedules import PipelineScheduleMulti, get_sc
 from transformers import PreTrainedConfig
 
 from llmexp.launchers.models import assembly
-from llmexp.launchers.models.seeding import DTYPES
 from llmexp.launchers.torch_native.replicated import optimizer
 from llmexp.launchers.torch_native.stages import Stage, stages_of_rank
 from llmexp.launchers.torch_native.state import TorchState
 from llmexp.measure.batch import MicroBatch
+from llmexp.measure.dtypes import torch_dtype
 from llmexp.record.what_ran import WhatRan
 from llmexp.training.plan.training_plan import TrainingPlan
 
@@ -56,7 +56,7 @@ class Pipelined:
     @property
     def reduced_in(self) -> torch.dtype:
         """The dtype of the gradients, which are added up without conversion."""
-        return DTYPES[self._plan.config.precision.gradients]
+        return torch_dtype(self._plan.config.precision.gradients)
 
     def backward(self, passes: Sequence[MicroBatch]) -> torch.Tensor:
         """Compute the gradients of a whole step, averaged over passes and replicas.

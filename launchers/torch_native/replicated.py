@@ -15,9 +15,9 @@ from torch.nn.parallel import DistributedDataParallel
 from transformers import PreTrainedConfig
 
 from llmexp.launchers.models import assembly
-from llmexp.launchers.models.seeding import DTYPES
 from llmexp.launchers.torch_native.fused_backward import average_in_backward
 from llmexp.launchers.torch_native.master_copy import MasterCopy
+from llmexp.measure.dtypes import torch_dtype
 from llmexp.training.plan.training_plan import TrainingPlan
 
 
@@ -55,7 +55,7 @@ class Replicated:
     @property
     def reduced_in(self) -> torch.dtype:
         """The dtype of the gradients, which is that of DDP's buckets."""
-        return DTYPES[self._plan.config.precision.gradients]
+        return torch_dtype(self._plan.config.precision.gradients)
 
     def _wrapped(self, device: torch.device) -> nn.Module:
         options = self._plan.engine_config.get("distributed_data_parallel")
@@ -88,4 +88,4 @@ def _local(plan: TrainingPlan, parameters: Iterable[nn.Parameter]) -> torch.opti
     precision = plan.config.precision
     if precision.master == precision.parameters:
         return assembly.optimizer(plan, parameters)
-    return MasterCopy(parameters, DTYPES[precision.master], partial(assembly.optimizer, plan))
+    return MasterCopy(parameters, torch_dtype(precision.master), partial(assembly.optimizer, plan))

@@ -34,7 +34,9 @@ def first_gradient_norm(optimizer: torch.optim.Optimizer, trainable_parameters: 
         first, second = state.get("exp_avg"), state.get("exp_avg_sq")
         if not (torch.is_tensor(first) and torch.is_tensor(second) and first.is_floating_point()):
             return None
-        norm = torch.linalg.vector_norm(local(first), dtype=torch.float32).item()
+        values = local(first)
+        wide = torch.promote_types(values.dtype, torch.float32)
+        norm = torch.linalg.vector_norm(values, dtype=wide).item()
         squares += (norm / (1 - optimizer.param_groups[0]["betas"][0])) ** 2
         elements += local(first).numel()
     device = "cuda" if distributed.get_backend() == "nccl" else "cpu"

@@ -16,9 +16,9 @@ from safetensors.torch import save_file
 from llmexp.errors import RecordError
 from llmexp.launchers.models import assembly
 from llmexp.launchers.models.building import named_weights, transformer
-from llmexp.launchers.models.seeding import DTYPES
 from llmexp.launchers.rank.frame import Rank
 from llmexp.launchers.training.gathering import whole
+from llmexp.measure.dtypes import torch_dtype
 from llmexp.schema import HfModel, ModelConfig
 from llmexp.training.plan.artifacts import Kept
 from llmexp.training.plan.training_plan import TrainingPlan
@@ -45,7 +45,7 @@ class Saving:
 
     def __init__(self, plan: TrainingPlan, rank: Rank, model: Any, device: torch.device) -> None:
         self._plan, self._rank, self._model, self._device = plan, rank, model, device
-        self._dtype = DTYPES[plan.config.precision.parameters]
+        self._dtype = torch_dtype(plan.config.precision.parameters)
 
     def save(self, kept: Sequence[Kept]) -> dict[str, Any]:
         """Save these in the repeat's folder, and return what_ran's entry.

@@ -11,19 +11,14 @@ from dataclasses import dataclass
 from math import inf, isnan
 from typing import Final, Literal, TypeGuard
 
+from llmexp.dtypes import format_of
 from llmexp.record.trained import Trained
 
 SAME: Final = "same"
 DIFFERENT: Final = "different"
 UNKNOWN: Final = "unknown"
-# The tolerance of the loss between two orders of summation, as a share, by the parameters' dtype.
-LOSSES_WITHIN = {"fp32": 1e-5, "bf16": 2e-3}
-# The tolerated factor between the first step's gradient norms.
-NORMS_WITHIN = {"fp32": 1.0003, "bf16": 1.02}
-# The tolerated factor between the first step's largest updates, of which ranks sample different elements. AdamW's is as
-# large for all of them, but bf16 parameters change in steps of their own size, which may nearly double it.
+# The tolerated factor between the first step's largest updates, of which ranks sample different elements.
 UPDATES_WITHIN = 4.0
-ADAMW_WITHIN = {"fp32": 1.1, "bf16": 1.9}
 Answer = Literal["same", "different", "unknown"]
 
 
@@ -75,14 +70,14 @@ def _why_different(one: Trained, other: Trained, apart: float | None) -> str:
             return f"step {step} read other sequences"
     if one.products_in and other.products_in and one.products_in != other.products_in:
         return f"matrix products ran in {one.products_in} and {other.products_in}"
-    if apart is not None and apart > LOSSES_WITHIN[one.parameters_in]:
+    if apart is not None and apart > format_of(one.parameters_in).losses_within:
         return f"the losses of the first steps are up to {apart:.2%} apart"
     return _why_no_update(one, other) or _why_other_gradients(one, other)
 
 
 def _why_no_update(one: Trained, other: Trained) -> str:
     ours, theirs = one.largest_update, other.largest_update
-    limit = ADAMW_WITHIN[one.parameters_in] if one.asked.get("optimizer.name") == "adamw" else UPDATES_WITHIN
+    limit = format_of(one.parameters_in).adamw_within if one.asked.get("optimizer.name") == "adamw" else UPDATES_WITHIN
     if ours is None or theirs is None or max(ours, theirs) <= limit * min(ours, theirs):
         return ""
     return f"the first step changes a parameter by {ours:.2g} and {theirs:.2g} at most"
@@ -90,7 +85,8 @@ def _why_no_update(one: Trained, other: Trained) -> str:
 
 def _why_other_gradients(one: Trained, other: Trained) -> str:
     ours, theirs = one.gradient_norm, other.gradient_norm
-    if ours is None or theirs is None or max(ours, theirs) <= NORMS_WITHIN[one.parameters_in] * min(ours, theirs):
+    within = format_of(one.parameters_in).norms_within
+    if ours is None or theirs is None or max(ours, theirs) <= within * min(ours, theirs):
         return ""
     return f"the first step's gradients have norms of {ours:.4g} and {theirs:.4g}"
 

@@ -9,16 +9,10 @@ from typing import Any
 
 import torch
 
+from llmexp.dtypes import SINGLE, by_trace
+
 # The operators that compute a product themselves, each with the place of its first matrix among its arguments.
 _PRODUCTS = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1, "aten::_scaled_mm": 0}
-_DTYPES = {
-    "float": "fp32",
-    "double": "fp64",
-    "c10::BFloat16": "bf16",
-    "c10::Half": "fp16",
-    "c10::Float8_e4m3fn": "fp8",
-    "c10::Float8_e5m2": "fp8",
-}
 # Rotary frequencies and the like are products too, whatever the model computes in.
 _WORTH_NAMING = 0.01
 
@@ -33,7 +27,7 @@ def products_in(events: Iterable[Any]) -> str | None:
         if (place := _PRODUCTS.get(event.name())) is not None and event.device_type().name == "CPU":
             left, right = event.shapes()[place : place + 2]
             dtype = event.dtypes()[place]
-            multiplications[_DTYPES.get(dtype, dtype)] += prod(left) * right[-1]
+            multiplications[by_trace().get(dtype, dtype)] += prod(left) * right[-1]
     least = _WORTH_NAMING * multiplications.total()
     found = [_as_computed(dtype) for dtype, count in multiplications.most_common() if count and count >= least]
     return " and ".join(found) or None
@@ -41,4 +35,4 @@ def products_in(events: Iterable[Any]) -> str | None:
 
 def _as_computed(dtype: str) -> str:
     rounds = torch.cuda.is_available() and torch.backends.cuda.matmul.allow_tf32
-    return "tf32" if dtype == "fp32" and rounds else dtype
+    return "tf32" if dtype == SINGLE and rounds else dtype

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
+from llmexp.dtypes import bytes_of
 from llmexp.record.samples import Record
 
 if TYPE_CHECKING:  # it takes a third of the time in which a trace's reader is imported
     from llmexp.schema import HardwareConfig
 
-# Bytes of a number, by the names that hardware and precision have in a configuration.
-SIZES = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
 # Products of two matrices in attention: scores and weighted values; a kernel that keeps no scores computes them once
 # more in backward, besides two gradients of each product (FlashAttention, arXiv 2205.14135, algorithm 4).
 FORWARD, BACKWARD = (1, 1), (3, 2)
@@ -77,7 +76,7 @@ class GemmTime(_CountedTime):
     def least_bytes(self) -> float | None:
         """The bytes of both matrices and of the result."""
         numbers = self.m * self.k + self.k * self.n + self.m * self.n
-        return self.batch * numbers * self.calls * SIZES[self.dtype] if self.dtype in SIZES else None
+        return _bytes(self.batch * numbers * self.calls, self.dtype)
 
 
 class AttentionTime(_CountedTime):
@@ -113,4 +112,12 @@ class AttentionTime(_CountedTime):
         query = self.queries * self.heads * (self.head_dim + self.value_dim)
         key = self.keys * self.kv_heads * (self.head_dim + self.value_dim)
         numbers = (2 if self.backward else 1) * (query + key) * self.batch
-        return numbers * self.calls * SIZES[self.dtype] if self.dtype in SIZES else None
+        return _bytes(numbers * self.calls, self.dtype)
+
+
+def _bytes(numbers: float, dtype: str) -> float | None:
+    """Return the bytes of so many numbers; None for a format that is not known."""
+    try:
+        return numbers * bytes_of(dtype)
+    except KeyError:
+        return None

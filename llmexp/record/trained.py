@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
 
 from pydantic import Field
 
@@ -14,7 +13,7 @@ class Trained(Record):
     """The first steps of a run's first repeat, warm-up included, and what it was asked to learn by."""
 
     asked: dict[str, str] = Field(description="the settings that decide what is learned, one value a key")
-    parameters_in: Literal["fp32", "bf16"] = Field(description="the parameters' dtype")
+    parameters_in: str = Field(description="the parameters' dtype")
     losses: list[Number] = Field(description="of each step, the mean over ranks and passes")
     sequences: list[str] = Field(
         default_factory=list, description="a digest of those that each step read; none where the ranks did not say"

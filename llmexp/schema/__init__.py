@@ -10,13 +10,11 @@ from llmexp.schema.machine import HardwareConfig, NodeConfig
 from llmexp.schema.model import AdapterConfig, DenseModel, HfModel, MixtralModel, ModelConfig, SizedModel
 from llmexp.schema.run import EngineConfig, MeasureConfig, RunConfig, TaskConfig
 from llmexp.schema.runtime import ContainerRuntime, HereRuntime, InterpreterRuntime, RuntimeConfig
-from llmexp.schema.section import BYTES_PER_ELEMENT, BYTES_PER_MOMENT, CpKind, Dtype, Section
+from llmexp.schema.section import CpKind, Dtype, Section
 from llmexp.schema.sweep import BudgetConfig, SweepConfig, TrackingConfig
 
 __all__ = [
     "AdapterConfig",
-    "BYTES_PER_ELEMENT",
-    "BYTES_PER_MOMENT",
     "BudgetConfig",
     "ContainerRuntime",
     "CpKind",

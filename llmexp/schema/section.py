@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from llmexp.dtypes import of_moments, of_parameters, of_peaks
 
 Max = Literal["max"]
 MAX: Max = "max"
 CpKind = Literal["ring", "ulysses"]
-Dtype = Literal["fp32", "bf16"]
-PeakDtype = Literal["fp32", "tf32", "bf16"]
-BYTES_PER_ELEMENT: dict[str, int] = {"fp32": 4, "bf16": 2}
-# int8 has blocks of 256 with an fp32 scale each, as in bitsandbytes (arXiv 2110.02861, section 2.1).
-BYTES_PER_MOMENT: dict[str, float] = BYTES_PER_ELEMENT | {"int8": 1 + 4 / 256}
+if TYPE_CHECKING:
+    Dtype: TypeAlias = str
+    MomentDtype: TypeAlias = str
+    PeakDtype: TypeAlias = str
+else:
+    Dtype, MomentDtype, PeakDtype = (Literal[names] for names in (of_parameters(), of_moments(), of_peaks()))
 
 
 def whole(value: Any) -> Any:

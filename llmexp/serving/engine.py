@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+from llmexp.dtypes import HALF, SINGLE, bytes_of
 from llmexp.launch.commands import ranks_of
 from llmexp.record.plan import Command
-from llmexp.schema import DenseModel, HfModel
+from llmexp.schema import DenseModel, Dtype, HfModel
 from llmexp.serving.config import ServingRunConfig
 from llmexp.serving.config.load import ServedAdapters
 from llmexp.serving.plan.quantised import INT4, LEAST_GROUP, Int4, group_size
@@ -27,9 +28,6 @@ THREADS = "{threads}"
 SERVED_NAME = "llmexp"
 # What vLLM's and SGLang's completions are asked besides: outputs of the full length, and the count of tokens.
 IGNORE_END = {"model": SERVED_NAME, "ignore_eos": True, "stream_options": {"include_usage": True}}
-# The names of dtypes on servers' command lines.
-DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
-BYTES = {"fp32": 4, "bf16": 2}
 # The knob that has prompts read and outputs generated on servers of their own.
 APART = "prefill_apart"
 # The KV cache's dtypes of one byte that have no scales for each token beside them.
@@ -68,7 +66,7 @@ class ServingSpec:
     """What a server has to hold."""
 
     model: ServedModel
-    dtype: Literal["fp32", "bf16"]
+    dtype: Dtype
     device: Literal["cpu", "cuda"]
     positions: int
     """The most tokens of one request, prompt and output together."""
@@ -107,7 +105,7 @@ class ServingSpec:
     @property
     def kv_bytes_per_token(self) -> int:
         """Keys and values of one token in all layers."""
-        return 2 * self.model.num_layers * self.model.num_kv_heads * self.model.head_dim * BYTES[self.dtype]
+        return 2 * self.model.num_layers * self.model.num_kv_heads * self.model.head_dim * bytes_of(self.dtype)
 
     @property
     def kv_bytes_over_devices(self) -> int | None:
@@ -116,14 +114,14 @@ class ServingSpec:
         Where there are more devices than heads, tensor parallelism gives each of them a copy of one.
         """
         given = self.knobs.get("kv_dtype") or "auto"
-        size = BYTES[self.dtype] if given == "auto" else 1 if given in _FP8 else None
+        size = bytes_of(self.dtype) if given == "auto" else 1 if given in _FP8 else None
         heads = max(self.model.num_kv_heads, self.devices)
         return None if size is None else 2 * self.model.num_layers * heads * self.model.head_dim * size
 
     @property
     def drawn_weights(self) -> Computed:
         """The bytes of weights that a server draws itself."""
-        number = weight_parameters(self.model) * BYTES[self.dtype] * self.copies
+        number = weight_parameters(self.model) * bytes_of(self.dtype) * self.copies
         return Computed(number=number, words="the model's shape")
 
     @property
@@ -160,6 +158,8 @@ class ServingEngine(Engine[ServingRunConfig]):
     form_knobs: ClassVar[tuple[str, ...]] = ()
     """Of the knobs, those that say how a server is asked, and so count for one that runs already too."""
 
+    dtypes: ClassVar[tuple[str, ...]] = (SINGLE, HALF)
+    """The formats of weights and computation that it is known to take."""
     has_stages: ClassVar[bool] = False
     """It can cut a model into pipeline stages."""
     has_replicas: ClassVar[bool] = False
@@ -192,6 +192,8 @@ class ServingEngine(Engine[ServingRunConfig]):
         return None if served.is_running else self._lacks(served) or self.cannot(served)
 
     def _lacks(self, served: ServingSpec) -> str | None:
+        if served.dtype not in self.dtypes:
+            return f"engine={self.name} computes in {' and '.join(self.dtypes)} here: leave serve.dtype out"
         if served.stages > 1 and not self.has_stages:
             return f"engine={self.name} has no pipeline parallelism here: set parallelism.pp=1"
         if served.replicas > 1 and not self.has_replicas:
@@ -210,7 +212,7 @@ class ServingEngine(Engine[ServingRunConfig]):
             return f"{asked}: llmexp writes these weights into a folder: leave serve.weights=own out"
         if not isinstance(model, DenseModel):
             return f"{asked}: the folder's 4-bit weights are those of dense models, and model={model.name} has experts"
-        if served.dtype == "fp32":
+        if served.dtype == SINGLE:
             return f"{asked}: servers compute with 4-bit weights in 16 bits only: set serve.dtype=bf16"
         if (group := group_size(model)) < LEAST_GROUP:
             return (

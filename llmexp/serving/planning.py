@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from llmexp.dtypes import HALF, SINGLE, bytes_of
 from llmexp.errors import ConfigError, unknown
 from llmexp.inputs import files
 from llmexp.launch.server_address import ServerAddress
@@ -19,7 +20,7 @@ from llmexp.schema import Dtype, HfModel
 from llmexp.serving.config import ServingRunConfig
 from llmexp.serving.config.load import PromptTexts
 from llmexp.serving.config.run import ServeConfig
-from llmexp.serving.engine import BYTES, ServingEngine, ServingSpec
+from llmexp.serving.engine import ServingEngine, ServingSpec
 from llmexp.serving.plan.lengths import LengthDraw, longest_request
 from llmexp.serving.plan.load_points import load_points
 from llmexp.serving.plan.prompt_texts import check_texts
@@ -125,7 +126,7 @@ def served_of(config: ServingRunConfig) -> ServingSpec:
     is_checkpoint = isinstance(model, CheckpointModel)
     _check_checkpoint(config, is_checkpoint)
     positions = _positions(serve, model, is_checkpoint)
-    dtype: Dtype = serve.dtype or ("fp32" if config.hardware.device == "cpu" else "bf16")
+    dtype: Dtype = serve.dtype or (SINGLE if config.hardware.device == "cpu" else HALF)
     return ServingSpec(
         model=model,
         dtype=dtype,
@@ -239,7 +240,7 @@ def _check_address(address: str) -> None:
 
 def weight_bytes(model: ServedModel, dtype: Dtype) -> int:
     """Return the bytes of all weights in a dtype."""
-    return weight_parameters(model) * BYTES[dtype]
+    return weight_parameters(model) * bytes_of(dtype)
 
 
 def _most_at_work(serve: ServeConfig) -> int:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from math import prod
 
+from llmexp.dtypes import SINGLE
 from llmexp.record.counted import GemmTime
 from llmexp.traces.asked import Asked, work_ns
 from llmexp.traces.inputs import Inputs
@@ -57,6 +58,6 @@ def product_shape(operator: str, inputs: Inputs) -> Shape | None:
 
 def _dtype(asked: Asked, work: Work, names: Sequence[str]) -> str:
     dtype = asked.inputs.dtype(int(asked.operator in _WITH_ADDEND))
-    if dtype == "fp32" and any(_TF32.search(names[name]) for name in set(work.name[asked.pieces].tolist())):
+    if dtype == SINGLE and any(_TF32.search(names[name]) for name in set(work.name[asked.pieces].tolist())):
         return "tf32"
     return dtype

@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from llmexp.dtypes import by_trace
+
 # Operators that multiply matrices, and those of attention in one kernel, with the places of their inputs.
 _ATEN = ("mm", "addmm", "bmm", "baddbmm", "_scaled_mm", "_grouped_mm", "linear")
 PRODUCTS = frozenset((*(f"aten::{name}" for name in _ATEN), "mkldnn::_linear_pointwise", "mkl::_mkl_linear"))
@@ -56,13 +58,6 @@ ATTENTION = {
     f"{_FLASH}_varlen_backward": Places(1, 15, heads_first=False, lengths=9, window=16, at_end=True),
 }
 SHAPED = PRODUCTS | frozenset(ATTENTION)
-_DTYPES = {
-    "c10::BFloat16": "bf16",
-    "c10::Half": "fp16",
-    "float": "fp32",
-    "double": "fp64",
-    **dict.fromkeys(("c10::Float8_e4m3fn", "c10::Float8_e5m2", "c10::Float8_e4m3fnuz", "c10::Float8_e5m2fnuz"), "fp8"),
-}
 Raw = tuple[bytes, bytes, bytes]
 # What is larger was written by no profiler, and its products are no numbers of a computer.
 MOST_DIMENSIONS, LARGEST_SIZE = 8, 2**40
@@ -90,7 +85,7 @@ class Inputs:
 
     def dtype(self, place: int) -> str:
         """Return a tensor's dtype by its name in a configuration, or an empty text."""
-        return _DTYPES.get(str(self.types[place]), "") if place < len(self.types) else ""
+        return by_trace().get(str(self.types[place]), "") if place < len(self.types) else ""
 
     def value(self, place: int | None) -> str:
         """Return the text of an input that is no tensor, or an empty text."""

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from llmexp.dtypes import HALF, SINGLE
 from llmexp.inputs.instructions import PARQUET
 from llmexp.method import Method, Techniques
 from llmexp.record.plan import Command
@@ -32,6 +33,9 @@ class TrainingEngine(Engine[TrainingConfig]):
 
     schedules: ClassVar[Mapping[str, Passes]] = {}
     """Its pipeline schedules, each with the numbers of passes that it takes."""
+
+    dtypes: ClassVar[Collection[str]] = (SINGLE, HALF)
+    """The formats of parameters that its ranks train; empty where these are all that torch holds."""
 
     cp_chunks: ClassVar[Mapping[CpKind, int]] = {}
     """Its kinds of context parallelism, the default first, each with the chunks of a sequence that a rank takes."""

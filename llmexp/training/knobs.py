@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from llmexp.dtypes import SINGLE
 from llmexp.machine.bf16 import AMPERE
 from llmexp.method import Techniques
 from llmexp.training.config import TrainingConfig
@@ -75,6 +76,16 @@ def liger_limit(
     return f"kernels.liger=true: {reason}" if reason else None
 
 
+def dtype_limit(
+    config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims
+) -> str | None:
+    """Say that the engine trains no parameters of this format, or None."""
+    precision = config.precision
+    if not engine.dtypes or precision.parameters in engine.dtypes:
+        return None
+    return f"precision={precision.name}: engine={engine.name} trains parameters in {' and '.join(engine.dtypes)} only"
+
+
 def tf32_limit(
     config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims
 ) -> str | None:
@@ -85,7 +96,7 @@ def tf32_limit(
     why = {
         "only GPUs multiply in TF32": hardware.device == "cpu",
         f"it acts on fp32 matrices, and parameters are {config.precision.parameters}": config.precision.parameters
-        != "fp32",
+        != SINGLE,
         f"hardware={hardware.name} has no TF32, which NVIDIA's GPUs have from Ampere on": hardware.is_amd
         or (hardware.sm or AMPERE) < AMPERE,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from llmexp.dtypes import format_of
 from llmexp.method import Techniques
 from llmexp.schema import CpKind
 from llmexp.training.config import TrainingConfig
@@ -85,6 +86,10 @@ def packing_limit(config: TrainingConfig, techniques: Techniques, dims: Parallel
 
 def flash_without_bf16(config: TrainingConfig, techniques: Techniques) -> str | None:
     """Say why F cannot be used, for engines that run transformers' models."""
-    if techniques.flash_attention and config.hardware.device == "cuda" and config.precision.parameters != "bf16":
+    if (
+        techniques.flash_attention
+        and config.hardware.device == "cuda"
+        and not format_of(config.precision.parameters).fused_attention
+    ):
         return f"F: the flash kernels of CUDA take bf16, not precision={config.precision.name}"
     return None

@@ -16,7 +16,14 @@ from llmexp.registry import get_engine
 from llmexp.schema import SizedModel
 from llmexp.training.config import DataConfig, InstructionsData, TextData, TrainingConfig
 from llmexp.training.engine import TrainingEngine
-from llmexp.training.knobs import activation_offload_limit, flash_limit, liger_limit, schedule_limit, tf32_limit
+from llmexp.training.knobs import (
+    activation_offload_limit,
+    dtype_limit,
+    flash_limit,
+    liger_limit,
+    schedule_limit,
+    tf32_limit,
+)
 from llmexp.training.plan.artifacts import check_keeping
 from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.flops import computed_flops, flops_of, recomputed_flops_per_token
@@ -83,7 +90,10 @@ def training_engine(config: TrainingConfig) -> TrainingEngine:
 
 def _skip(config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims) -> Skip | None:
     """Return the first reason for a skip; limits of the engine come before those of settings beside its atoms."""
-    lacks = schedule_limit(config, engine, techniques, dims) or engine.unsupported(config, techniques, dims)
+    before = (schedule_limit, dtype_limit)
+    lacks = next(
+        filter(None, (limit(config, engine, techniques, dims) for limit in before)), None
+    ) or engine.unsupported(config, techniques, dims)
     knobs = (activation_offload_limit, flash_limit, liger_limit, tf32_limit)
     limits = (limit(config, engine, techniques, dims) for limit in knobs)
     reason = lacks or next(filter(None, limits), None)

@@ -2,7 +2,8 @@ from math import nan
 
 import pytest
 
-from llmexp.analysis.same_training import LOSSES_WITHIN, NORMS_WITHIN, same_training, where_asked
+from llmexp.analysis.same_training import same_training, where_asked
+from llmexp.dtypes import FORMATS, of_parameters
 from llmexp.record.trained import Trained
 
 
@@ -19,19 +20,19 @@ def did(**changes) -> Trained:
     return Trained.model_validate(known | changes)
 
 
-@pytest.mark.parametrize("dtype", LOSSES_WITHIN)
+@pytest.mark.parametrize("dtype", of_parameters())
 def test_what_orders_of_summation_differ_by_is_the_same_training(dtype):
-    loss, norm = 1 + LOSSES_WITHIN[dtype] / 2, 1 + (NORMS_WITHIN[dtype] - 1) / 2
+    loss, norm = 1 + FORMATS[dtype].losses_within / 2, 1 + (FORMATS[dtype].norms_within - 1) / 2
     one = did(parameters_in=dtype)
     other = did(parameters_in=dtype, losses=[6.0, 5.0 * loss], gradient_norm=2.0 * norm, largest_update=2e-3)
     assert same_training(one, other).answer == "same"
     assert same_training(other, one).answer == "same"
 
 
-@pytest.mark.parametrize("dtype", LOSSES_WITHIN)
+@pytest.mark.parametrize("dtype", of_parameters())
 @pytest.mark.parametrize("quantity", ["losses", "gradient_norm"])
 def test_what_is_beyond_is_another(dtype, quantity):
-    loss, norm = 1 + 2 * LOSSES_WITHIN[dtype], 1 + 2 * (NORMS_WITHIN[dtype] - 1)
+    loss, norm = 1 + 2 * FORMATS[dtype].losses_within, 1 + 2 * (FORMATS[dtype].norms_within - 1)
     changed = {"losses": [6.0, 5.0 * loss]} if quantity == "losses" else {"gradient_norm": 2.0 * norm}
     assert same_training(did(parameters_in=dtype), did(parameters_in=dtype, **changed)).answer == "different"
 

@@ -8,8 +8,8 @@ import torch
 
 from llmexp.launchers.data import loader
 from llmexp.launchers.models import building
-from llmexp.launchers.models.seeding import DTYPES
 from llmexp.launchers.models.weights import weights_of
+from llmexp.measure.dtypes import torch_dtype
 from llmexp.method import Method
 from llmexp.training.plan.training_plan import TrainingPlan
 
@@ -31,7 +31,7 @@ def train_alone(plan: TrainingPlan) -> Alone:
     config, passes = plan.config, plan.batch.accumulation
     shape = building.configuration(config.model)
     quantization = Method.parse(plan.method, config.task.name).techniques.quantization
-    dtype = DTYPES[config.precision.parameters]
+    dtype = torch_dtype(config.precision.parameters)
     model = building.build(shape, dtype, "eager", device=CPU, weights=weights_of(config), quantization=quantization)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(trained, **config.optimizer.arguments)

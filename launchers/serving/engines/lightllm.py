@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from llmexp.dtypes import format_of
 from llmexp.record.plan import Command
-from llmexp.serving.engine import DTYPES, HOST, SERVED_NAME, Knob, ServingEngine, ServingSpec, value
+from llmexp.serving.engine import HOST, SERVED_NAME, Knob, ServingEngine, ServingSpec, value
 from llmexp.serving.plan.server_holdings import Computed, Holdings, Told
 from llmexp.serving.plan.server_plan import MetricNames, RequestForm, ServerPlan
 
@@ -70,7 +71,7 @@ class LightllmEngine(ServingEngine):
         """Return the command of LightLLM's server; it asks for an end token, which every request then ignores."""
         argv = ["{python}", "-m", "lightllm.server.api_server", "--model_dir", "{folder}", "--model_name", SERVED_NAME]
         argv += ["--host", HOST, "--port", "{port}", "--nccl_port", "{inner_port}", "--eos_id", "0"]
-        argv += ["--data_type", DTYPES[served.dtype], "--max_req_total_len", str(served.positions)]
+        argv += ["--data_type", format_of(served.dtype).torch, "--max_req_total_len", str(served.positions)]
         argv += ["--tp", str(served.devices), *self.flags(served)]
         form = RequestForm.generate_stream(token_ids=True, ignore_eos=True)
         return ServerPlan(command=Command(argv=argv), metrics="/metrics", metric_names=METRIC_NAMES, form=form)

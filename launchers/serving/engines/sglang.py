@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from llmexp.dtypes import format_of
 from llmexp.record.digits import GIB
 from llmexp.record.plan import Command
 from llmexp.serving.engine import (
-    DTYPES,
     HOST,
     IGNORE_END,
     SERVED_NAME,
@@ -103,7 +103,7 @@ class SglangEngine(ServingEngine):
             served.load_format,
             "--enable-metrics",
         ]
-        argv += ["--dtype", DTYPES[served.dtype], "--context-length", str(served.positions)]
+        argv += ["--dtype", format_of(served.dtype).torch, "--context-length", str(served.positions)]
         argv += ["--tp-size", str(served.devices), "--random-seed", str(served.seed), *self.flags(served)]
         form = RequestForm.completions(token_ids=True, **IGNORE_END)
         return ServerPlan(

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from llmexp.dtypes import SINGLE, format_of
 from llmexp.errors import ConfigError
 from llmexp.record.plan import Command
 from llmexp.serving.config import ServingRunConfig
-from llmexp.serving.engine import DTYPES, HOST, Knob, ServingEngine, ServingSpec, value
+from llmexp.serving.engine import HOST, Knob, ServingEngine, ServingSpec, value
 from llmexp.serving.plan.server_holdings import Told
 from llmexp.serving.plan.server_plan import ContainerProgram, MetricNames, RequestForm, ServerPlan
 from llmexp.tasks.engine import ServerSoftware
@@ -88,7 +89,7 @@ class TgiEngine(ServingEngine):
         """The image is one for GPUs, and its models are of 16 bits."""
         if served.device == "cpu":
             return "engine=tgi needs a GPU: its image is built for CUDA"
-        if served.dtype == "fp32":
+        if served.dtype == SINGLE:
             return "engine=tgi computes in bf16, not in fp32: set serve.dtype=bf16"
         if served.model.architecture == "qwen3":
             return f"engine=tgi has no Qwen3, which model={served.model.name} is"
@@ -104,7 +105,7 @@ class TgiEngine(ServingEngine):
         argv += ["--shm-size", SHARED_MEMORY, *PROGRAMS[program], "--env", "CUDA_VISIBLE_DEVICES"]
         argv += ["--env", KEY, "--env", "HF_HUB_OFFLINE=1", *self.flags(replace(served, knobs=own))]
         argv += [str(served.knobs.get("image") or IMAGE), "--model-id", INSIDE, "--port", "80", "--usage-stats", "off"]
-        argv += ["--dtype", DTYPES[served.dtype], "--num-shard", str(served.devices), *_lengths(served)]
+        argv += ["--dtype", format_of(served.dtype).torch, "--num-shard", str(served.devices), *_lengths(served)]
         argv += self.flags(replace(served, knobs=inside))
         form = RequestForm.generate_stream(token_ids=False, details=True)
         return ServerPlan(

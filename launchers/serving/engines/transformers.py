@@ -10,10 +10,11 @@ from dataclasses import replace
 from math import ceil
 from typing import ClassVar
 
+from llmexp.dtypes import bytes_of, format_of
 from llmexp.record.installed import installs
 from llmexp.record.plan import Command
 from llmexp.schema import DenseModel, MixtralModel
-from llmexp.serving.engine import BYTES, DTYPES, HOST, Knob, ServingEngine, ServingSpec, switch, value
+from llmexp.serving.engine import HOST, Knob, ServingEngine, ServingSpec, switch, value
 from llmexp.serving.plan.quantised import quantised_weights
 from llmexp.serving.plan.server_holdings import Computed, Holdings
 from llmexp.serving.plan.server_plan import ProfilerRoutes, RequestForm, ServerPlan
@@ -63,7 +64,7 @@ class TransformersEngine(ServingEngine):
             found = found.model_copy(update={"kv_tokens": Computed(number=tokens, words="blocks as they were set")})
         if not isinstance(served.model, DenseModel | MixtralModel):
             return found
-        quantised = quantised_weights(served.model, str(knobs.get("quantization")), BYTES[served.dtype])
+        quantised = quantised_weights(served.model, str(knobs.get("quantization")), bytes_of(served.dtype))
         return found.model_copy(update={"weights": quantised}) if quantised else found
 
     def server(self, served: ServingSpec) -> ServerPlan:
@@ -74,7 +75,7 @@ class TransformersEngine(ServingEngine):
         ours = [PROFILED_SERVER, "{trace}"] if served.profile else [GUARDED_SERVER]
         program = ours if is_ours else ["transformers.cli.transformers"]
         argv = ["{python}", "-m", *program, "serve", "{folder}", "--host", HOST]
-        argv += ["--port", "{port}", "--device", served.device, "--dtype", DTYPES[served.dtype]]
+        argv += ["--port", "{port}", "--device", served.device, "--dtype", format_of(served.dtype).torch]
         argv += ["--default-seed", str(served.seed), *self.flags(served)]
         form = RequestForm.completions(token_ids=False)
         return ServerPlan(

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from math import ceil
 from typing import Any, ClassVar
 
+from llmexp.dtypes import format_of
 from llmexp.machine.processor import instruction_sets
 from llmexp.record.digits import GIB
 from llmexp.record.plan import Command
 from llmexp.schema import MixtralModel
 from llmexp.serving.engine import (
     APART,
-    DTYPES,
     HOST,
     IGNORE_END,
     SERVED_NAME,
@@ -145,7 +145,7 @@ class VllmEngine(ServingEngine):
         """Return the command of vLLM's OpenAI server."""
         argv = ["{python}", "-m", "vllm.entrypoints.openai.api_server", "--model", "{folder}", "--host", HOST]
         argv += ["--port", "{port}", "--served-model-name", SERVED_NAME, "--load-format", served.load_format]
-        argv += ["--dtype", DTYPES[served.dtype], "--max-model-len", str(served.positions)]
+        argv += ["--dtype", format_of(served.dtype).torch, "--max-model-len", str(served.positions)]
         argv += [*_layout(served), "--seed", str(served.seed), *_on_a_cpu(served), *_adapters(served)]
         argv += [*_profiled(served), *self.flags(served)]
         command = Command(argv=_apart(served, argv), env={"VLLM_NO_USAGE_STATS": "1", **_shared_cores(served)})

@@ -11,8 +11,8 @@ from torch import nn
 from transformers import AutoModelForCausalLM
 
 from llmexp.launchers.models.building import configuration
-from llmexp.launchers.models.seeding import DTYPES
 from llmexp.launchers.serving.weights.model_folder import FolderRequest
+from llmexp.measure.dtypes import torch_dtype
 from llmexp.serving.config.load import ServedAdapters
 
 # The maps of attention, which dense models and mixtures have alike.
@@ -32,9 +32,9 @@ def write_adapters(wanted: FolderRequest, adapters: ServedAdapters, folder: Path
     config = configuration(wanted.model)
     for number in range(adapters.number):
         with init_empty_weights():
-            model = AutoModelForCausalLM.from_config(config, dtype=DTYPES[wanted.dtype])
+            model = AutoModelForCausalLM.from_config(config, dtype=torch_dtype(wanted.dtype))
         adapted = get_peft_model(model, lora, autocast_adapter_dtype=False)
-        _draw(adapted, torch.Generator().manual_seed(wanted.seed * 1_000_003 + number), DTYPES[wanted.dtype])
+        _draw(adapted, torch.Generator().manual_seed(wanted.seed * 1_000_003 + number), torch_dtype(wanted.dtype))
         adapted.save_pretrained(folder / str(number))
 
 

@@ -13,11 +13,11 @@ from transformers.utils import logging
 
 from llmexp.errors import ConfigError
 from llmexp.launchers.models.building import build, configuration
-from llmexp.launchers.models.seeding import DTYPES
 from llmexp.launchers.models.weights import seeded
 from llmexp.launchers.serving.weights.int4_writer import write_int4
 from llmexp.launchers.serving.weights.model_folder import FolderRequest
 from llmexp.launchers.serving.words import BLANK, vocabulary
+from llmexp.measure.dtypes import torch_dtype
 from llmexp.schema import HfModel
 from llmexp.serving.plan.quantised import INT4, group_size
 
@@ -30,7 +30,7 @@ def write(wanted: FolderRequest, folder: Path) -> None:
         write_adapters(wanted, wanted.adapters, folder)
         return
     config = _without_special_tokens(configuration(wanted.model))
-    config.dtype = DTYPES[wanted.dtype]
+    config.dtype = torch_dtype(wanted.dtype)
     config.use_cache = True
     tokenizer(config.vocab_size, config.max_position_embeddings).save_pretrained(folder)
     # Greedy, as a sampled output is no work that can be compared; no token ends an output before its length.
@@ -40,7 +40,7 @@ def write(wanted: FolderRequest, folder: Path) -> None:
         config.save_pretrained(folder)
         generation.save_pretrained(folder)
         return
-    model = build(config, DTYPES[wanted.dtype], "sdpa", weights=seeded(wanted.seed), device=torch.device("cpu"))
+    model = build(config, torch_dtype(wanted.dtype), "sdpa", weights=seeded(wanted.seed), device=torch.device("cpu"))
     if wanted.weights == "gguf":
         from llmexp.launchers.serving.weights.gguf_writer import write_gguf  # only llama.cpp's users have gguf
 

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from llmexp.dtypes import format_of
 from llmexp.errors import ConfigError
 from llmexp.micro.families.base import Family, Limit, MicroPoint, Setting
 from llmexp.schema.section import PositiveInt, Section, Sizes, Tuple
@@ -67,8 +68,8 @@ class Attention(Family[AttentionPoints]):
         shape = setting.shape
         heads = {"batch": wanted.batch, "heads": shape.num_heads, "kv_heads": shape.num_kv_heads}
         for dtype, kernel, seq_len, way in product(setting.dtypes, wanted.kernels, wanted.seq_lens, WAYS):
-            if kernel != "unfused" and dtype == "fp32" and device == "cuda":
-                continue  # the fused kernels of CUDA take no fp32
+            if kernel != "unfused" and device == "cuda" and not format_of(dtype).fused_attention:
+                continue
             yield MicroPoint(
                 family=self.name,
                 kind=f"{kernel}_{way}",

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from llmexp.dtypes import HALF, SINGLE, of_parameters
 from llmexp.inputs.shape import ModelShape
 from llmexp.micro.families.base import Bar, Curves, Family, Limit, MicroPoint, Setting
 from llmexp.schema.section import NonNegativeInt, PositiveInt, Section, Sizes, Tuple
@@ -33,10 +34,10 @@ class Gemm(Family[GemmPoints]):
     title = "matrix products, [m, k] by [k, n]"
     limits = tuple(
         Limit(f"gemm_{dtype}_flops_per_s", f"matrix products in {dtype}", "flops_per_s", "gemm", dtype)
-        for dtype in ("fp32", "bf16")
+        for dtype in of_parameters()
     )
     curves = Curves("m", ("flops_per_s",))
-    bar = Bar(("gemm_bf16_flops_per_s", "gemm_fp32_flops_per_s"), "products, TFLOP/s", 1e12)
+    bar = Bar(tuple(f"gemm_{dtype}_flops_per_s" for dtype in (HALF, SINGLE)), "products, TFLOP/s", 1e12)
     without_model = "micro.gemm.m_of_model=[]"
 
     def points(self, wanted: GemmPoints, setting: Setting) -> Iterator[MicroPoint]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Annotated, Literal
 
+from llmexp.dtypes import bytes_of
 from llmexp.micro.families.base import DEVICE, Family, MicroPoint, Setting
-from llmexp.schema import BYTES_PER_ELEMENT
 from llmexp.schema.section import Section, Sizes, Tuple
 
 Operator = Literal["rms_norm", "rope", "softmax", "cross_entropy"]
@@ -50,7 +50,7 @@ class Operators(Family[OperatorPoints]):
             "softmax": lambda: 2 * sizes["heads"] * tokens**2,
             "cross_entropy": lambda: tokens * sizes["vocab"],
         }
-        return float(BYTES_PER_ELEMENT[point.dtype] * elements[point.kind]())
+        return float(bytes_of(point.dtype) * elements[point.kind]())
 
     def memory(self, kind: str) -> str:
         """Return DEVICE."""

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from llmexp.dtypes import SINGLE
 from llmexp.micro.families.base import DEVICE, HOST, Family, Limit, MicroPoint, Setting
 from llmexp.schema.section import Section, Sizes, Tuple
 
@@ -44,7 +45,7 @@ class Optimizer(Family[OptimizerPoints]):
     def points(self, wanted: OptimizerPoints, setting: Setting) -> Iterator[MicroPoint]:
         """Yield a step in each place for each number of parameters."""
         for place, parameters in product(wanted.places, wanted.parameters):
-            yield MicroPoint(family=self.name, kind=f"adamw_on_{place}", dtype="fp32", sizes={"parameters": parameters})
+            yield MicroPoint(family=self.name, kind=f"adamw_on_{place}", dtype=SINGLE, sizes={"parameters": parameters})
 
     def bytes_moved(self, point: MicroPoint) -> float:
         """Return the bytes that are read and written."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from llmexp.dtypes import HALF, SINGLE
 from llmexp.errors import ConfigError
 from llmexp.machine import bf16
 from llmexp.micro.config import MicroRunConfig
@@ -31,8 +32,8 @@ def dtypes_of(config: MicroRunConfig) -> Sequence[str]:
         return config.micro.dtypes
     native = not bf16.lacks(config.hardware.model_dump())
     if config.hardware.device == "cuda":
-        return ("bf16",) if native else ("fp32",)
-    return ("fp32", "bf16") if native else ("fp32",)
+        return (HALF,) if native else (SINGLE,)
+    return (SINGLE, HALF) if native else (SINGLE,)
 
 
 def _without_model() -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from llmexp.schema.section import DottedPath, NonNegativeInt, PositiveFloat, Tuple
+from llmexp.schema.section import DottedPath, MomentDtype, NonNegativeInt, PositiveFloat, Tuple
 from llmexp.schema.tagged import Tagged
 
 
@@ -60,7 +60,7 @@ class TargetOptimizer(_Optimizer):
     moments: NonNegativeInt | None = Field(
         None, description="state tensors of a parameter's size that the target keeps of it; None: not known"
     )
-    moment_dtype: Literal["fp32", "bf16", "int8"] | None = Field(
+    moment_dtype: MomentDtype | None = Field(
         None,
         description="of the target's moments; int8: in blocks of 256 with an fp32 scale each; None: precision.moments",
     )

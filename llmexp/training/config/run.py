@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from llmexp.dtypes import SINGLE
 from llmexp.schema.model import AdapterConfig, HfModel, ModelConfig
 from llmexp.schema.run import MeasureConfig, RunConfig, TaskConfig
 from llmexp.schema.section import MAX, CpKind, Dtype, Max, PeakDtype, PositiveInt, Section, Steps, Whole
@@ -68,7 +69,7 @@ class PrecisionConfig(Section):
     @property
     def products(self) -> PeakDtype:
         """The dtype in which matrix products run."""
-        return "tf32" if self.tf32 and self.parameters == "fp32" else self.parameters
+        return "tf32" if self.tf32 and self.parameters == SINGLE else self.parameters
 
 
 class MemoryConfig(Section):

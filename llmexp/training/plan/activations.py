@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from llmexp.dtypes import bytes_of
 from llmexp.inputs.shape import ModelShape
 from llmexp.method import Techniques
-from llmexp.schema import BYTES_PER_ELEMENT
 from llmexp.training.config import TrainingConfig
 from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.schedules import SCHEDULES
@@ -65,7 +65,7 @@ class Formula:
     @property
     def element(self) -> int:
         """Bytes of an element in the parameters' dtype."""
-        return BYTES_PER_ELEMENT[self.config.precision.parameters]
+        return bytes_of(self.config.precision.parameters)
 
     @property
     def seq_len(self) -> int:

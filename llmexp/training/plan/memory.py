@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, inf
 
+from llmexp.dtypes import bytes_of
 from llmexp.inputs.shape import ModelShape
 from llmexp.method import Techniques
 from llmexp.record.digits import GIB
 from llmexp.record.memory import MemoryEstimate
 from llmexp.record.samples import StateBytes
-from llmexp.schema import BYTES_PER_ELEMENT
 from llmexp.training.config import PrecisionConfig
 from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.trained import Trained
@@ -70,13 +70,13 @@ def zero_storage(precision: PrecisionConfig, techniques: Techniques, moments: fl
 
     `moments` are bytes of moments per parameter; with `master_copy` the optimizer updates a copy of the parameters.
     """
-    size, stage, on_host = BYTES_PER_ELEMENT, techniques.zero_stage, techniques.offload_optimizer
-    states = (size[precision.master] if master_copy else 0) + moments
+    size, stage, on_host = bytes_of, techniques.zero_stage, techniques.offload_optimizer
+    states = (size(precision.master) if master_copy else 0) + moments
     # Offloaded gradients have the dtype of the master copy that they update.
     gradients = precision.master if on_host else precision.gradients
     return Storage(
-        parameters=StatePlacement(size[precision.parameters], stage >= 3, techniques.offload_parameters),
-        gradients=StatePlacement(size[gradients], stage >= 2, on_host),
+        parameters=StatePlacement(size(precision.parameters), stage >= 3, techniques.offload_parameters),
+        gradients=StatePlacement(size(gradients), stage >= 2, on_host),
         optimizer=StatePlacement(states, stage >= 1, on_host),
     )
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from llmexp.dtypes import bytes_of_moment
 from llmexp.inputs.shape import ModelShape, shape_of
 from llmexp.method import Techniques
-from llmexp.schema import BYTES_PER_MOMENT
 from llmexp.training.config import TrainingConfig
 from llmexp.training.plan.share import shares_of
 from llmexp.training.plan.trained import Trained
@@ -18,7 +18,7 @@ def moment_bytes(config: TrainingConfig, techniques: Techniques) -> float | None
     chosen = config.optimizer
     if chosen.moments is None:
         return None
-    size: float = chosen.moments * BYTES_PER_MOMENT[chosen.moment_dtype or config.precision.moments]
+    size: float = chosen.moments * bytes_of_moment(chosen.moment_dtype or config.precision.moments)
     for share in shares_of(techniques):
         size = share.moments(size)
     if not chosen.factored:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
+from llmexp.dtypes import bytes_of
 from llmexp.micro.families.base import DEVICE, Curves, Family, Limit, MicroPoint, Setting
-from llmexp.schema import BYTES_PER_ELEMENT
 from llmexp.schema.section import Section, Sizes
 
 
@@ -32,7 +32,7 @@ class Lookups(Family[LookupPoints]):
             yield MicroPoint(family=self.name, kind="embedding", dtype=dtype, sizes=sizes)
 
     def bytes_moved(self, point: MicroPoint) -> float:
-        return 2.0 * point.sizes["tokens"] * point.sizes["hidden"] * BYTES_PER_ELEMENT[point.dtype]
+        return 2.0 * point.sizes["tokens"] * point.sizes["hidden"] * bytes_of(point.dtype)
 
     def memory(self, kind: str) -> str:
         return DEVICE
