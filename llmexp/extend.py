@@ -14,25 +14,34 @@ if TYPE_CHECKING:
     from llmexp.analysis.metric import Metrics, MetricSpec, Shown, metric
     from llmexp.analysis.quantity import Measurement, over_repeats
     from llmexp.analysis.window import Repeat, duration_s
+    from llmexp.dtypes import NumberFormat, bytes_of
     from llmexp.errors import ConfigError
+    from llmexp.inputs.shape import ModelShape
     from llmexp.launch.commands import ranks_of
     from llmexp.launchers.deepspeed.engine import DeepSpeedEngine
     from llmexp.launchers.megatron.engine import MegatronEngine
     from llmexp.launchers.torch_native.engine import TorchEngine
     from llmexp.method import Atom, Techniques
+    from llmexp.micro.families.base import DEVICE, HOST, Bar, Curves, Family, Limit, MicroPoint, Setting
+    from llmexp.record.flops import Computed
     from llmexp.record.plan import Command, RunPlan
     from llmexp.record.result import ResultPoint
     from llmexp.record.run_id import identity
     from llmexp.record.samples import RankSummary, Sample
     from llmexp.report.row import Row
     from llmexp.report.section import Section as ReportSection
-    from llmexp.schema import MeasureConfig, RunConfig, Section
+    from llmexp.schema import AdapterConfig, MeasureConfig, RunConfig, Section
+    from llmexp.schema.section import Sizes
     from llmexp.serving.engine import ServingEngine
     from llmexp.tasks.base import Task
     from llmexp.tasks.engine import Engine
     from llmexp.training.config import TrainingConfig
     from llmexp.training.engine import TrainingEngine
+    from llmexp.training.plan.activations import Activations, Formula, Layer
     from llmexp.training.plan.dims import ParallelDims
+    from llmexp.training.plan.memory import StatePlacement, Storage
+    from llmexp.training.plan.share import Share
+    from llmexp.training.plan.trained import Trained
     from llmexp.training.plan.training_plan import TrainingPlan
     from llmexp.training.repeats import RunConstants, TrainingRepeat
 
@@ -40,6 +49,30 @@ _PLACES = {
     # a method's atom
     "Atom": "llmexp.method",
     "Techniques": "llmexp.method",
+    # its share of a plan's memory and FLOPs
+    "AdapterConfig": "llmexp.schema",
+    "ModelShape": "llmexp.inputs.shape",
+    "Share": "llmexp.training.plan.share",
+    "Trained": "llmexp.training.plan.trained",
+    "Activations": "llmexp.training.plan.activations",
+    "Layer": "llmexp.training.plan.activations",
+    "Formula": "llmexp.training.plan.activations",
+    "Storage": "llmexp.training.plan.memory",
+    "StatePlacement": "llmexp.training.plan.memory",
+    "Computed": "llmexp.record.flops",
+    # a family of microbenchmarks
+    "Family": "llmexp.micro.families.base",
+    "MicroPoint": "llmexp.micro.families.base",
+    "Setting": "llmexp.micro.families.base",
+    "Limit": "llmexp.micro.families.base",
+    "Curves": "llmexp.micro.families.base",
+    "Bar": "llmexp.micro.families.base",
+    "DEVICE": "llmexp.micro.families.base",
+    "HOST": "llmexp.micro.families.base",
+    "Sizes": "llmexp.schema.section",
+    # a dtype
+    "NumberFormat": "llmexp.dtypes",
+    "bytes_of": "llmexp.dtypes",
     # an engine
     "Engine": "llmexp.tasks.engine",
     "TrainingEngine": "llmexp.training.engine",
@@ -80,6 +113,27 @@ _PLACES = {
 }
 
 __all__ = [
+    "AdapterConfig",
+    "ModelShape",
+    "Share",
+    "Trained",
+    "Activations",
+    "Layer",
+    "Formula",
+    "Storage",
+    "StatePlacement",
+    "Computed",
+    "Family",
+    "MicroPoint",
+    "Setting",
+    "Limit",
+    "Curves",
+    "Bar",
+    "DEVICE",
+    "HOST",
+    "Sizes",
+    "NumberFormat",
+    "bytes_of",
     "Atom",
     "Command",
     "ConfigError",

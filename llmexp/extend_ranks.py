@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from llmexp.launchers.data.packing import model_inputs
+    from llmexp.launchers.micro.case import Case, Place
     from llmexp.launchers.models.assembly import class_name, optimizer, seeded_model, trained, with_atoms
     from llmexp.launchers.rank.frame import Rank, join_group, main
     from llmexp.launchers.training.measuring import run_rank
@@ -29,6 +30,9 @@ _PLACES = {
     "trained": "llmexp.launchers.models.assembly",
     "optimizer": "llmexp.launchers.models.assembly",
     "class_name": "llmexp.launchers.models.assembly",
+    # a point of a family of microbenchmarks
+    "Case": "llmexp.launchers.micro.case",
+    "Place": "llmexp.launchers.micro.case",
     # a pass, and what an optimizer holds
     "MicroBatch": "llmexp.measure.batch",
     "model_inputs": "llmexp.launchers.data.packing",
@@ -37,6 +41,8 @@ _PLACES = {
 }
 
 __all__ = [
+    "Case",
+    "Place",
     "MicroBatch",
     "Rank",
     "class_name",

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
-from llmexp.dtypes import bytes_of
-from llmexp.micro.families.base import DEVICE, Curves, Family, Limit, MicroPoint, Setting
-from llmexp.schema.section import Section, Sizes
+from llmexp.extend import DEVICE, Curves, Family, Limit, MicroPoint, Section, Setting, Sizes, bytes_of
 
 
 class LookupPoints(Section):

@@ -7,8 +7,8 @@ from functools import partial
 import torch
 from torch.nn import functional
 
-from llmexp.launchers.micro.case import Case, Place
-from llmexp.micro.families.base import MicroPoint
+from llmexp.extend import MicroPoint
+from llmexp.extend_ranks import Case, Place
 
 
 def lookup(point: MicroPoint, place: Place) -> Case:

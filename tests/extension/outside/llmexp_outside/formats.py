@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llmexp.dtypes import NumberFormat
+from llmexp.extend import NumberFormat
 
 DOUBLE = NumberFormat(
     8,

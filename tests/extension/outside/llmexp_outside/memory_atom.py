@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from llmexp.inputs.shape import ModelShape
-from llmexp.method import Atom
-from llmexp.record.flops import Computed
-from llmexp.schema import AdapterConfig
-from llmexp.training.plan.activations import Activations, Formula
-from llmexp.training.plan.share import Share
-from llmexp.training.plan.trained import Trained
+from llmexp.extend import Activations, AdapterConfig, Atom, Computed, Formula, ModelShape, Share, Trained
 
 PART = 2
 

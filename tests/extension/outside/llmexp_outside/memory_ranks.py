@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from llmexp.method import Techniques
+from llmexp.extend import Techniques
 
 
 def freeze_lower_half(model: nn.Module, techniques: Techniques) -> None:
