@@ -20,8 +20,8 @@ from benchmarks.rates import rate
 from llmexp.cli.arguments import run_parser
 from llmexp.cli.words import jobs_of
 from llmexp.method import Method
+from llmexp.paper.printed import read_table
 from llmexp.record.memory import Fit
-from llmexp.reference import read_table
 from llmexp.training.plan.fit import fit_of
 from llmexp.training.plan.training_plan import TrainingPlan
 

@@ -1,4 +1,4 @@
-"""Other installed packages add atoms, engines, tasks, families of microbenchmarks, dtypes and files.
+"""Other installed packages add atoms, engines, tasks, families of microbenchmarks, dtypes, references and files.
 
 An entry point names each. A package is imported only when what it adds is asked for, except the (empty) package of its
 files.
@@ -21,6 +21,7 @@ ENGINES = "llmexp.engines"
 TASKS = "llmexp.tasks"
 FAMILIES = "llmexp.families"
 DTYPES = "llmexp.dtypes"
+REFERENCES = "llmexp.references"
 CONF = "llmexp.conf"
 
 

@@ -1,8 +1,6 @@
-"""The tasks, the engines and the families of microbenchmarks by name.
+"""The tasks, the engines, the families of microbenchmarks and the published references by name.
 
-Each is loaded when it is asked for, and other packages add theirs.
-
-Rooms that serve every task and every engine know them by this registry alone.
+Other packages add theirs. Each is loaded when it is asked for. Rooms that serve all of them know them by this registry alone.
 """
 
 from __future__ import annotations
@@ -18,6 +16,8 @@ from llmexp.errors import ConfigError, hint, unknown
 
 if TYPE_CHECKING:
     from llmexp.micro.families.base import Family
+    from llmexp.record.plan import RunPlan
+    from llmexp.report.references.reference import Reference
     from llmexp.tasks.base import Task
     from llmexp.tasks.engine import Engine
 
@@ -41,9 +41,11 @@ FAMILIES = {
 }
 # The other keys of `micro.` are taken too.
 _NO_FAMILY = frozenset((*FAMILIES, "name", "ranks", "dtypes"))
+REFERENCES = {"paper": "llmexp.paper.reference:PAPER"}
 # What those of other packages have to be.
 _FAMILY = "llmexp.micro.families.base:Family"
 _TASK, _ENGINE = "llmexp.tasks.base:Task", "llmexp.tasks.engine:Engine"
+_REFERENCE = "llmexp.report.references.reference:Reference"
 
 
 def task_names() -> list[str]:
@@ -95,6 +97,23 @@ def get_family(name: str) -> Family[Any]:
 def families() -> list[Family[Any]]:
     """Return all families, in the order in which a run measures their points."""
     return [get_family(name) for name in family_names()]
+
+
+def references() -> list[Reference]:
+    """Return the published references, this package's first; raise ConfigError for one that cannot be loaded."""
+    others = plugins.points(plugins.REFERENCES, frozenset(REFERENCES)).values()
+    return [*map(_named, REFERENCES.values()), *(plugins.load(point, _named(_REFERENCE)) for point in others)]
+
+
+def published_rate(plan: RunPlan) -> tuple[float, str] | None:
+    """Return the rate that was published for this very run, and the name of the reference; None where none was."""
+    rates = ((reference.published_rate(plan), reference.name) for reference in references())
+    return next(((rate, name) for rate, name in rates if rate), None)
+
+
+def published_speed(plan: RunPlan) -> tuple[float, str] | None:
+    """Return the rate of one device that was published nearest to the run, and whose it is; None without any."""
+    return next(filter(None, (reference.published_speed(plan) for reference in references())), None)
 
 
 def _load_engine(name: str) -> Engine[Any]:

@@ -8,8 +8,9 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from llmexp.paper.reference import PAPER
 from llmexp.record.folder import RunFolder
-from llmexp.report.paper.view import PaperView
+from llmexp.report.references.view import View
 from llmexp.report.table import build_report
 
 PURE = {"name": "bf16_pure"} | dict.fromkeys(("parameters", "gradients", "master", "moments"), "bf16")
@@ -20,11 +21,11 @@ def conf(name: str) -> Any:
     return OmegaConf.to_container(OmegaConf.load(Path(__file__).parents[1] / "conf" / f"{name}.yaml"))
 
 
-def views(*folders: RunFolder, asked: Container[str] = ()) -> list[PaperView]:
-    return [view for section in build_report(folders).sections for view in section.paper_views(asked)]
+def views(*folders: RunFolder, asked: Container[str] = ()) -> list[View]:
+    return [view for section in build_report(folders).sections for view in PAPER.beside(section).views(asked)]
 
 
-def line(view: PaperView, method: str, model: str = "") -> dict[str, str]:
+def line(view: View, method: str, model: str = "") -> dict[str, str]:
     """The cells of a method's first line, or of its line among those of a model."""
     columns = {column.header: column.cells for column in view.detail.columns}
     start = columns["model"].index(model) if model else 0
@@ -32,5 +33,5 @@ def line(view: PaperView, method: str, model: str = "") -> dict[str, str]:
     return {header: cells[row] for header, cells in columns.items()}
 
 
-def said(view: PaperView) -> str:
+def said(view: View) -> str:
     return "\n".join(view.detail.legend)

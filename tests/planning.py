@@ -18,7 +18,7 @@ from llmexp.cli.compose import Composer
 from llmexp.cli.jobs import plan_of, words_of
 from llmexp.cli.overrides import accept
 from llmexp.cli.words import jobs_of
-from llmexp.reference import read_table
+from llmexp.paper.printed import read_table
 from llmexp.training.plan.training_plan import TrainingPlan
 
 Measurement = dict[str, list[dict[str, Any]]]

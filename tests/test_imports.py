@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from llmexp.registry import ENGINES, TASKS
+from llmexp.registry import ENGINES, REFERENCES, TASKS
 
 ROOT = Path(__file__).parent.parent
 # The rooms of llmexp from the lowest floor up; a room imports only rooms of lower floors. A part of a task's room that
 # its ranks import too has a floor of its own.
 FLOORS = (
-    ("terms", "version", "hook", "machine", "reference"),
+    ("terms", "version", "hook", "machine"),
     ("errors",),
     ("plugins",),
     ("dtypes",),
@@ -31,7 +31,7 @@ FLOORS = (
     ("launch", "report", "micro.config"),
     ("doctor", "frame", "slurm", "tasks", "micro.plan"),
     ("micro", "serving", "training"),
-    ("launchers", "sweep"),
+    ("launchers", "paper", "sweep"),
     ("answers",),
     ("cli",),
     ("hydra_plugins", "__main__", "extend", "extend_ranks"),
@@ -95,6 +95,8 @@ OF_ONE_ENGINE = (
 )
 # A task's own: engines plan it, and others know it by its name; what it shares lies in rooms that all tasks import.
 OF_ONE_TASK = ("training", "serving", "micro")
+# Engines do the work of tasks, and published figures stand beside their runs, which others know by the registry alone.
+OF_ALL_TASKS = ("launchers", "paper")
 # What makes a command slow to answer where it is imported before it is needed.
 LAZY = (
     "torch",
@@ -181,7 +183,9 @@ def offences(module: str, source: str) -> list[str]:
             wrong.append(name)
         if own and any(within(own, (one,)) and not within(module, (one,)) for one in OF_ONE_ENGINE):
             wrong.append(name)
-        if own and any(within(own, (one,)) and not within(module, (one, "launchers")) for one in OF_ONE_TASK):
+        if own and any(within(own, (one,)) and not within(module, (one, *OF_ALL_TASKS)) for one in OF_ONE_TASK):
+            wrong.append(name)
+        if own and within(own, ("paper",)) and not within(module, ("paper",)):
             wrong.append(name)
         if any(within(name, (library,)) and not within(module, rooms) for library, rooms in ONLY_IN.items()):
             wrong.append(name)
@@ -229,7 +233,8 @@ def _module_of(name: str) -> str | None:
     return next((place for place in places if place in MODULES), None)
 
 
-DRIVERS_SIDE = [place.partition(":")[0].removeprefix("llmexp.") for place in (*TASKS.values(), *ENGINES.values())]
+BY_NAME = (*TASKS.values(), *ENGINES.values(), *REFERENCES.values())
+DRIVERS_SIDE = [place.partition(":")[0].removeprefix("llmexp.") for place in BY_NAME]
 RANKS_LIBRARIES = tuple(library for library, rooms in ONLY_IN.items() if within(rooms[-1], ("measure", "launchers")))
 
 
@@ -273,6 +278,8 @@ def test_a_worker_reaches_no_drivers_side(worker: str) -> None:
         ("launchers.rank.frame", "import uvloop"),
         ("serving.task", "from llmexp.training.metrics import METRICS"),
         ("cli.jobs", "from llmexp.training.metrics import METRICS"),
+        ("training.report.section", "from llmexp.paper.printed import SOURCE"),
+        ("cli.published", "def f():\n    from llmexp.paper.reference import PAPER"),
         ("cli.jobs", "from hydra._internal.hydra import Hydra"),
         ("record.folder", "from mlflow import MlflowClient"),
         ("record.folder", "from ..launch import run"),

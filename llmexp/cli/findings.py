@@ -1,4 +1,4 @@
-"""What `llmexp report findings` shows: the paper's claims, or a person's, on runs and on the paper's cells."""
+"""What `llmexp report findings` shows: published claims, or a person's, on runs and on published figures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from llmexp.errors import ConfigError
 from llmexp.method import atom_codes
 from llmexp.record.reading import plain
 from llmexp.record.redact import redact
-from llmexp.report.findings.claims import own_claims, paper_claims
+from llmexp.registry import references
+from llmexp.report.columns import Detail
+from llmexp.report.findings.claims import own_claims
 from llmexp.report.findings.measured import rows_of_runs
 from llmexp.report.findings.table import findings, findings_csv, findings_detail
 from llmexp.report.screen import as_table, console, write
@@ -19,36 +21,45 @@ from llmexp.report.table import Report, build_report
 from llmexp.report.text import detail_lines
 
 
-def show_findings(args: Namespace, words: Sequence[Path | str]) -> int:
-    """Print the table of claims. Raises ConfigError for flags that belong to the table of runs."""
+def show_findings(args: Namespace, words: Sequence[str]) -> int:
+    """Print a table of claims for each reference. Raises ConfigError for flags that belong to the table of runs."""
     for flag in ("largest_batch", "into", "figure", "html", "open", "setup", "missing"):
         if getattr(args, flag):
             raise ConfigError(
                 f"--{flag.replace('_', '-')} is of llmexp report without findings: findings takes --claims and --format"
             )
-    claims = own_claims(args.claims, atom_codes()) if args.claims else paper_claims()
+    known = [(reference, rows) for reference in references() if (rows := reference.claim_rows())]
+    published = tuple(row for _, rows in known for row in rows)
+    own = own_claims(args.claims, atom_codes(), published) if args.claims else ()
     report = _report([Path(word) for word in words])
-    found = findings(claims, rows_of_runs(report.rows))
-    if args.format == "csv":
-        print(redact(findings_csv(found)), end="")
-    elif args.format == "markdown":
-        print(redact(plain("\n".join(detail_lines(findings_detail(found))))).strip())
-    else:
-        screen, detail = console(), findings_detail(found)
-        write(screen, detail.title)
-        table = as_table(detail.columns)
-        for column in table.columns:
-            column.vertical = "top"  # cells of several lines begin beside their id
-        screen.print(table)
-        for line in detail.legend:
-            write(screen, line, "dim")
+    measured = rows_of_runs(report.rows)
+    for reference, rows in known:
+        found = findings(own or reference.claims(), measured, rows)
+        if args.format == "csv":
+            print(redact(findings_csv(found, reference)), end="")
+        elif args.format == "markdown":
+            print(redact(plain("\n".join(detail_lines(findings_detail(found, reference))))).strip())
+        else:
+            _print(findings_detail(found, reference))
+    if args.format not in ("csv", "markdown"):
         for reason in report.unreadable:
-            write(screen, f"unreadable: {reason}")
+            write(console(), f"unreadable: {reason}")
     return 0
 
 
+def _print(detail: Detail) -> None:
+    screen = console()
+    write(screen, detail.title)
+    table = as_table(detail.columns)
+    for column in table.columns:
+        column.vertical = "top"  # cells of several lines begin beside their id
+    screen.print(table)
+    for line in detail.legend:
+        write(screen, line, "dim")
+
+
 def _report(folders: Sequence[Path]) -> Report:
-    """Read the runs; without any, and without a folder that was named, the paper's cells are all there is."""
+    """Read the runs; without any, and without a folder that was named, the published figures are all there is."""
     if not folders and not Path(OUTPUTS).exists():
         return Report(())
     return build_report(runs_in(folders or [Path(OUTPUTS)]))

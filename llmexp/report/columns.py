@@ -40,12 +40,12 @@ class Bars:
     label: str
     ours: Sequence[float | None]
     deviations: Sequence[float]
-    papers: Sequence[float | None]
+    published: Sequence[float | None]
     words: Sequence[str]
     signs: Sequence[str]
 
     @property
     def reach(self) -> list[float]:
         """The largest value that is drawn in each row."""
-        rows = zip(self.ours, self.deviations, self.papers, strict=True)
-        return [max((ours or 0) + deviation, paper or 0) for ours, deviation, paper in rows]
+        rows = zip(self.ours, self.deviations, self.published, strict=True)
+        return [max((ours or 0) + deviation, published or 0) for ours, deviation, published in rows]

@@ -66,3 +66,8 @@ def save(figure: Figure, path: Path) -> None:
     else:
         figure.savefig(temporary, format=kind)
     temporary.replace(path)
+
+
+def named_beside(path: Path, what: str) -> Path:
+    """Return the path of a further picture, which has `what` behind the name of the first."""
+    return path.with_name(f"{path.stem}_{what}{path.suffix}")

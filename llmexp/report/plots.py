@@ -76,7 +76,7 @@ def _draw_bars(axes: Axes, bars: Bars, colours: Sequence[str]) -> None:
             elinewidth=1,
             capsize=2,
         )
-    printed = [(row, value) for row, value in enumerate(bars.papers) if value is not None]
+    printed = [(row, value) for row, value in enumerate(bars.published) if value is not None]
     axes.plot(
         [v for _, v in printed],
         [r for r, _ in printed],

@@ -6,7 +6,7 @@ own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 
 from llmexp.analysis.metric import MetricSpec
 from llmexp.record.result import Metric
-from llmexp.registry import get_task
+from llmexp.registry import get_task, references
 from llmexp.report.cells import mean_of, own_words, rate_cell
 from llmexp.report.columns import Bars, Column, Detail
 from llmexp.report.control import control_lines
@@ -24,7 +24,7 @@ from llmexp.report.notes import beside_note, ending_note, folded, interruption_n
 from llmexp.report.other_trainings import other_trainings
 from llmexp.report.page.answer import answers, leaders
 from llmexp.report.page.chart import Chart, Matrix
-from llmexp.report.paper.view import PaperView
+from llmexp.report.references.beside import Beside, Together
 from llmexp.report.repeat import anywhere
 from llmexp.report.row import HERE, OOM, Row
 from llmexp.report.signs import doubt_sign
@@ -50,6 +50,11 @@ class Section:
         """The part of the work that all rows share, by name; other parts need a column."""
         first = self.rows[0].work if self.rows else {}
         return {name: value for name, value in first.items() if all(row.work.get(name) == value for row in self.rows)}
+
+    @cached_property
+    def beside(self) -> Beside:
+        """What published references show beside these runs."""
+        return Together([reference.beside(self) for reference in references()] if self.rows else [])
 
     @cached_property
     def other_trainings(self) -> dict[Path, str]:
@@ -93,6 +98,7 @@ class Section:
             *self.identity_columns(),
             self.rate_column(),
             *(self.metric_column(spec) for spec in self.metrics.values() if spec.column),
+            *self.beside.columns("values"),
         ]
         return [column for column in found if not column.dispensable or any(column.cells)]
 
@@ -150,6 +156,7 @@ class Section:
             *([f"{rate.unit}: {small(rate.help)}"] if rate and any(row.rate for row in self.rows) else []),
             *legend_of_signs(self.rows),
             *(f"{spec.column.header}: {small(spec.help)}" for spec in shown if spec.column),
+            *self.beside.legend("values"),
             *legend_of_runs(self.rows, self.shared),
             *control_lines(self.rows),
         ]
@@ -171,6 +178,10 @@ class Section:
 
     def notes_of(self, row: Row) -> Sequence[str]:
         """Return the notes of one row; some may be empty."""
+        return *self.own_notes(row), *self.beside.notes_of(row)
+
+    def own_notes(self, row: Row) -> Sequence[str]:
+        """Return the notes of one row that no reference brings."""
         return ending_note(row), row.doubt, beside_note(row), interruption_note(row), power_note(row)
 
     def record(self, row: Row) -> dict[str, Any]:
@@ -183,6 +194,7 @@ class Section:
             self.identity(row)
             | csv_line(row, self.metrics)
             | self.comparisons(row)
+            | self.beside.values_of(row)
             | {"command": anywhere(row.command)}
         )
 
@@ -202,12 +214,14 @@ class Section:
         words = ["out of memory" if row.state == OOM else row.state for row in self.rows]
         signs = [f" {doubt_sign(row)}" if row.doubt else "" for row in self.rows]
         ours = [rate.mean if rate else None for rate in rates]
-        return [Bars(self.rate_unit, ours, deviations, [None] * len(ours), words, signs)]
+        published = [self.beside.mark_of(row, row.plan.rate) for row in self.rows]
+        return [Bars(self.rate_unit, ours, deviations, published, words, signs)]
 
     @property
     def subtitle(self) -> str:
         """The meaning of the marks in the picture."""
-        return "bars and numbers: measured, with standard deviation"
+        marks = self.beside.marks(self.rows[0].plan.rate) if self.rows else ""
+        return "bars and numbers: measured, with standard deviation" + f"; diamonds: {marks}" * bool(marks)
 
     def label(self, row: Row) -> str:
         """Return a row's name in the picture."""
@@ -217,19 +231,12 @@ class Section:
     @property
     def details(self) -> Sequence[Detail]:
         """Further tables, which the runs' own have no room for."""
-        return ()
-
-    def paper_views(self, asked: Container[str] = ()) -> list[PaperView]:
-        """Return the paper's tables and figures that these runs answer.
-
-        Runs that are not the paper's stand in the names that were asked for, and in the sweeps of its experiments.
-        """
-        return []
+        return self.beside.details
 
     @property
     def layouts(self) -> Sequence[Detail]:
         """Tables for the page alone, which a terminal's list of runs has no need of."""
-        return ()
+        return self.beside.layouts
 
     @property
     def asked_details(self) -> Sequence[Detail]:
@@ -265,7 +272,7 @@ class Section:
 
     def draw_more(self, path: Path) -> list[Path]:
         """Draw the pictures that only some sections have, named after `path`, and return their paths."""
-        return []
+        return self.beside.draw(path)
 
     @cached_property
     def own_words(self) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """The expected cost of a sweep before it starts.
 
-It comes from earlier runs in the outputs folder, else from the paper's cells, else from the rates at which requests
+It comes from earlier runs in the outputs folder, else from published rates, else from the rates at which requests
 are sent, else from a pilot; otherwise it is unknown.
 """
 
@@ -20,17 +20,18 @@ from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.index import RunOverview, kind_of, overviews
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunStatus
-from llmexp.registry import get_task
+from llmexp.registry import published_rate, published_speed, references
 from llmexp.sweep.resume import why_again
 
 # The time that an earlier run held its devices is evidence only where the run ended by itself.
 _TELLING = (RunStatus.SUCCESS, RunStatus.OOM, RunStatus.TIMEOUT)
-# Sources in the order of trust.
-_SOURCES = {
+# Sources in the order of trust; published rates stand between the two, each by the name of its reference.
+_RUNS = {
     "nothing": "{} answered or skipped already",
     "same": "{} as they took before",
     "like": "{} as runs like them took",
-    "paper": "{} by the paper's tokens/s, start-up left out",
+}
+_GUESSES = {
     "pilot": "{} by steps measured just now",
     "flops": "{} as if at the FLOP/s of these steps",
     "rates": "{} by their request rates, start-up left out",
@@ -52,7 +53,10 @@ class Speed:
 
 @dataclass(frozen=True)
 class Cost:
-    """The time that a run will hold its devices, None where it is unknown, and its source (a key of _SOURCES)."""
+    """The time that a run will hold its devices, None where it is unknown, and its source.
+
+    The source is a key of _RUNS or _GUESSES, or the name of a reference.
+    """
 
     plan: RunPlan
     held_s: float | None
@@ -114,11 +118,22 @@ def cost_line(costs: Sequence[Cost]) -> str:
     prices = [cost.usd for cost in known]
     money = f", {sum(map(float, filter(None, prices))):.2f} USD" if None not in prices else ""
     of_known = f"{len(known)} of {len(costs)} runs" if len(costs) > 1 else "1 run"
-    told = ", ".join(text.format(sources[source]) for source, text in _SOURCES.items() if sources[source])
+    told = ", ".join(text.format(sources[source]) for source, text in _words(costs).items() if sources[source])
     longest_of_several = f"; longest {longest.plan.name}, {duration(longest.held_s or 0.0)}" * (len(costs) > 1)
     hours = sum(cost.device_hours or 0.0 for cost in known)
     in_all = f", {hours:,.1f} device-hours" * (hours >= 1)
     return f"expected cost: {of_known}: {at_least}{time_on_devices(known)}{in_all}{money}{longest_of_several} ({told})"
+
+
+def _words(costs: Sequence[Cost]) -> dict[str, str]:
+    """Return the words of each source, in the order of trust."""
+    units = {cost.source: cost.plan.rate_unit for cost in costs}
+    published = {
+        each.name: f"{{}} by {each.title}'s {units[each.name]}, start-up left out"
+        for each in references()
+        if each.name in units
+    }
+    return _RUNS | published | _GUESSES
 
 
 def time_on_devices(costs: Sequence[Cost]) -> str:
@@ -157,10 +172,10 @@ def _held_s(plan: RunPlan, folder: RunFolder, history: _History) -> tuple[float 
         return fmean(history.held_s[plan.id]), "same"
     if nearest := history.nearest(plan):
         return _held_like_s(nearest, plan), "like"
-    rate = get_task(plan.config.task.name).published_rate(plan)
     # Of a batch that is searched for, the work is not known before.
-    if rate and plan.amount:
-        return work_of(plan) / rate, "paper"
+    if (published := published_rate(plan)) and plan.amount:
+        rate, name = published
+        return work_of(plan) / rate, name
     return (plan.config.measure.repeats * plan.load_s, "rates") if plan.load_s else (None, "unknown")
 
 
@@ -170,9 +185,8 @@ def _speed(plan: RunPlan, history: _History) -> Speed | None:
         outputs, is_same = plan.config.sweep.outputs, nearest.id == plan.id
         said = f"this run before in {outputs}" if is_same else f"a run like it in {outputs}, of the nearest batch"
         return Speed((nearest.rate or 0.0) / plan.devices, said)
-    task = get_task(plan.config.task.name)
-    published = task.published_speed(plan)
-    return Speed(*published, elsewhere=task.published_rate(plan) is None) if published else None
+    published = published_speed(plan)
+    return Speed(*published, elsewhere=published_rate(plan) is None) if published else None
 
 
 def _is_kept(plan: RunPlan, folder: RunFolder) -> bool:

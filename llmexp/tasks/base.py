@@ -157,14 +157,6 @@ class Task(ABC, Generic[C, P]):
         """Return how the run is certain to end, by runs of the same stack in the sweep's folder, or None."""
         return None
 
-    def published_rate(self, plan: P) -> float | None:
-        """Return the rate that was published for the same run, or None."""
-        return None
-
-    def published_speed(self, plan: P) -> tuple[float, str] | None:
-        """Return the rate of one device that was published nearest to the run, and where; None where none was."""
-        return None
-
     def pilot(self, plan: P) -> P | None:
         """Return a run of few samples that tells how long the plan's will take; None where there is none."""
         return None

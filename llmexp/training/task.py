@@ -21,7 +21,6 @@ from llmexp.training.plan.fit import fit_of
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.planning import plan_training
 from llmexp.training.prior_oom import out_of_memory_already
-from llmexp.training.published import published_rate, published_speed
 from llmexp.training.repeats import RunConstants, TrainingRepeat
 from llmexp.training.report.row import TrainingRow
 from llmexp.training.report.searched_batch_plot import draw_search
@@ -124,14 +123,6 @@ class Training(Task[TrainingConfig, TrainingPlan]):
     def predicted_outcome(self, plan: TrainingPlan, sweep: Path, stack: str) -> str | None:
         """Foretell out of memory where a smaller batch already ran out of it."""
         return out_of_memory_already(plan, sweep, stack)
-
-    def published_rate(self, plan: TrainingPlan) -> float | None:
-        """Return the tokens/s of the paper's cell; None also where the paper ran out of memory."""
-        return published_rate(plan)
-
-    def published_speed(self, plan: TrainingPlan) -> tuple[float, str] | None:
-        """Return the tokens/s a GPU of the paper's cell with the nearest batch, and which cell that is."""
-        return published_speed(plan)
 
     def pilot(self, plan: TrainingPlan) -> TrainingPlan | None:
         """Return a run of twice three of the plan's steps."""

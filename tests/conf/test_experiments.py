@@ -12,10 +12,10 @@ from llmexp.cli.arguments import run_parser
 from llmexp.cli.overrides import accept
 from llmexp.cli.words import composed, jobs_of
 from llmexp.method import Method
-from llmexp.reference import paper_cell, paper_cells, read_table
-from llmexp.reference.breakdowns import breakdown_tables
+from llmexp.paper.printed import paper_cell, paper_cells, read_table
+from llmexp.paper.printed.breakdowns import breakdown_tables
+from llmexp.paper.training.step_times.matching import SWEEP
 from llmexp.training.plan.training_plan import TrainingPlan
-from llmexp.training.report.paper_tables.matching import SWEEP
 
 CONF = Path(__file__).parents[2] / "conf"
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
@@ -49,7 +49,7 @@ def planned(*words: str) -> list[tuple[str, str]]:
 
 
 def table03() -> set[tuple[str, str]]:
-    with (files("llmexp.reference") / "table03_pretrain_bs1.csv").open() as file:
+    with (files("llmexp.paper.printed") / "table03_pretrain_bs1.csv").open() as file:
         return {(row["model"].lower(), str(Method.parse(row["method"]))) for row in csv.DictReader(file)}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from llmexp.answers.reported import runs_reported
@@ -11,9 +11,9 @@ from llmexp.answers.versioned import line
 from llmexp.cli.arguments import OUTPUTS, Parser, command_parser, runs_in
 from llmexp.cli.pages import write_page
 from llmexp.errors import ConfigError
+from llmexp.registry import references
 from llmexp.report.latex import latex
 from llmexp.report.page.document import page
-from llmexp.report.paper.names import name_of
 from llmexp.report.plots import draw_report
 from llmexp.report.publish import publish
 from llmexp.report.setup_paragraph import setup_paragraph
@@ -34,12 +34,7 @@ _TEXTS = {
     "latex": latex,
     "json": _json,
 }
-FINDINGS, PAPER = "findings", "paper"
-
-
-def path_or_view(word: str) -> Path | str:
-    """Return `findings`, `paper` and tables' names as they are, other words as paths: ./findings is a folder."""
-    return word if word in (FINDINGS, PAPER) or name_of(word) else Path(word)
+FINDINGS = "findings"
 
 
 def parser() -> Parser:
@@ -48,11 +43,10 @@ def parser() -> Parser:
     parser.add_argument(
         "paths",
         nargs="*",
-        type=path_or_view,
-        default=[Path(OUTPUTS)],
+        default=[OUTPUTS],
         metavar="PATHS",
         help=f"runs, sweeps, folders of them, or bundles of llmexp export; default {OUTPUTS}; "
-        "'findings PATHS' decides the paper's claims on them, 'paper [TABLES] PATHS' fills its tables",
+        f"'findings PATHS' decides published claims on them, '{_names()} [TABLES] PATHS' fills published tables",
     )
     _add_form(parser)
     _add_content(parser)
@@ -60,7 +54,7 @@ def parser() -> Parser:
         "--claims", type=Path, metavar="FILE", help="with findings: claims of your own, as rows of YAML"
     )
     parser.add_argument(
-        "--missing", action="store_true", help="with paper: print the commands that fill the cells without a run"
+        "--missing", action="store_true", help=f"with {_names()}: print the commands that fill the cells without a run"
     )
     return parser
 
@@ -99,33 +93,37 @@ def _add_content(parser: Parser) -> None:
     )
 
 
-def _view(name: str) -> Callable[[Namespace, Sequence[Path | str]], int]:
-    """Import the view when it is typed: both take a while, and the table of runs needs neither."""
+def _names() -> str:
+    return " or ".join(reference.name for reference in references())
+
+
+def _view(args: Namespace, name: str, words: Sequence[str]) -> int | None:
+    """Show claims, or a reference's tables; None where the name is neither's, as ./findings and ./paper are not."""
+    found = {reference.name: reference for reference in references()}
+    if args.format == "json" and (name == FINDINGS or name in found):
+        raise ConfigError(f"--json is of the table of runs: llmexp report {name} takes --format csv")
+    # Both views take a while to import, and the table of runs needs neither.
     if name == FINDINGS:
         from llmexp.cli.findings import show_findings
 
-        return show_findings
-    from llmexp.cli.paper import show_paper
+        return show_findings(args, words)
+    if name in found:
+        from llmexp.cli.published import show_published
 
-    return show_paper
-
-
-def _show_view(args: Namespace) -> int:
-    if args.format == "json":
-        raise ConfigError(f"--json is of the table of runs: llmexp report {args.paths[0]} takes --format csv")
-    return _view(args.paths[0])(args, args.paths[1:])
+        return show_published(found[name], args, words)
+    return None
 
 
 def main(args: Namespace) -> int:
     """Print or write the table, and draw it."""
-    paths = [Path(path) for path in args.paths]
-    if args.paths and args.paths[0] in (FINDINGS, PAPER):
-        return _show_view(args)
+    shown = _view(args, args.paths[0], args.paths[1:]) if args.paths else None
+    if shown is not None:
+        return shown
     if args.claims:
         raise ConfigError(f"--claims {args.claims} is of llmexp report findings")
     if args.missing:
-        raise ConfigError("--missing is of llmexp report paper")
-    found = build_report(runs_in(paths))
+        raise ConfigError(f"--missing is of llmexp report {_names()}")
+    found = build_report(runs_in([Path(path) for path in args.paths]))
     table = found.largest_batches() if args.largest_batch else found
     table = sorted_by(table, args.sort) if args.sort else table
     table = table.stating(args.stated) if args.stated else table

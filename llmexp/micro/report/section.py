@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from llmexp.micro.families.base import Bar
 from llmexp.micro.report.curves import draw_curves
 from llmexp.micro.report.limits_table import limits_table
-from llmexp.micro.report.paper_views import paper_views
 from llmexp.micro.report.tables import point_tables
 from llmexp.record.result import RunStatus
 from llmexp.registry import families
 from llmexp.report.columns import Bars, Column, Detail
 from llmexp.report.legend import legend_of_runs, legend_of_signs
 from llmexp.report.notes import ending_note, mark
-from llmexp.report.paper.view import PaperView
 from llmexp.report.row import Row
 from llmexp.report.section import Section
 from llmexp.report.signs import doubt_sign
@@ -55,13 +53,9 @@ class MicroSection(Section):
         points = [
             Detail(f"{detail.title}: {self.label(row)}" if several else detail.title, detail.columns, detail.legend)
             for row in self.rows
-            for detail in point_tables(row)
+            for detail in point_tables(row, self.beside)
         ]
-        return [*([found] if found else []), *points]
-
-    def paper_views(self, asked: Container[str] = ()) -> list[PaperView]:
-        """Return table XII, and figures 11 to 15 of the sweeps of their experiments."""
-        return list(paper_views(self.rows))
+        return [*([found] if found else []), *points, *super().details]
 
     @property
     def legend(self) -> list[str]:
@@ -92,4 +86,4 @@ class MicroSection(Section):
 
     def draw_more(self, path: Path) -> list[Path]:
         """Draw the curves over sizes."""
-        return draw_curves(self, path)
+        return [*draw_curves(self, path), *super().draw_more(path)]

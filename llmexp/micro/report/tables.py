@@ -9,13 +9,13 @@ from llmexp.micro.families.base import Family
 from llmexp.micro.limits import cache_bytes, is_beyond_cache
 from llmexp.micro.plan.micro_plan import TIMES_CACHE, MicroPlan
 from llmexp.micro.points import DURING
-from llmexp.micro.report.paper import paper_columns, paper_legend
 from llmexp.micro.report.units import in_bytes, in_seconds, prefix_of
 from llmexp.record.digits import rounded
 from llmexp.record.result import ResultPoint
 from llmexp.record.what_ran import WhatRan
 from llmexp.registry import get_family
 from llmexp.report.columns import Column, Detail
+from llmexp.report.references.beside import Beside
 from llmexp.report.row import Row
 
 FEW, CACHED = "*", "†"
@@ -25,13 +25,13 @@ TIME = "time of a call, µs"
 _WORDS = ("family", "kind", "dtype", "what_ran")
 
 
-def point_tables(row: Row) -> Iterator[Detail]:
-    """Yield a table for each family of a run's points."""
+def point_tables(row: Row, beside: Beside) -> Iterator[Detail]:
+    """Yield a table for each family of a run's points, with what references show beside them."""
     families: dict[str, list[ResultPoint]] = {}
     for point in row.result.points if row.result else ():
         families.setdefault(point.params["family"], []).append(point)
     for family, points in families.items():
-        yield Detail(get_family(family).title, list(_columns(points, row)), list(_legend(points, row)))
+        yield Detail(get_family(family).title, list(_columns(points, row, beside)), list(_legend(points, row, beside)))
 
 
 def heading_of(name: str, family: Family[Any], points: Sequence[ResultPoint]) -> tuple[str, float]:
@@ -54,7 +54,7 @@ def percent_of_peak(point: ResultPoint, row: Row) -> float | None:
     return None
 
 
-def _columns(points: Sequence[ResultPoint], row: Row) -> Iterator[Column]:
+def _columns(points: Sequence[ResultPoint], row: Row, beside: Beside) -> Iterator[Column]:
     if len({point.params["kind"] for point in points}) > 1:
         yield Column("kind", tuple(point.params["kind"] for point in points), left=True)
     for name in ("dtype", *_sizes(points)):
@@ -71,17 +71,17 @@ def _columns(points: Sequence[ResultPoint], row: Row) -> Iterator[Column]:
     percents = [percent_of_peak(point, row) for point in points]
     if any(percents):
         yield Column("% of peak", tuple("" if each is None else f"{each:.1f}" for each in percents))
-    yield from paper_columns(points, row)
+    yield from beside.columns_of_points(points, row)
     if any("what_ran" in point.params for point in points):
         yield Column("ran", tuple(point.params.get("what_ran", "") for point in points), left=True)
 
 
-def _legend(points: Sequence[ResultPoint], row: Row) -> Iterator[str]:
+def _legend(points: Sequence[ResultPoint], row: Row, beside: Beside) -> Iterator[str]:
     if any(_few(point, row) for point in points):
         yield f"{FEW}: fewer than {_wanted(row)} samples fitted measure.point_limit_s"
     for size in dict.fromkeys(_cache_bytes(point, row) for point in points if _cached(point, row)):
         yield f"{CACHED}: the cache's rate; the data are less than {TIMES_CACHE} times its {in_bytes(size or 0)}"
-    yield from paper_legend(points)
+    yield from beside.legend_of_points(points, row)
     if any(metric and metric.std_between_repeats is not None for point in points for metric in point.metrics.values()):
         yield "±: standard deviation between repeats, in fresh processes"
     for problem in dict.fromkeys(point.problem for point in points if point.problem):

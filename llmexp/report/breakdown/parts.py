@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from statistics import fmean
 
+from llmexp.errors import RecordError
 from llmexp.record import ranges
-from llmexp.record.breakdown import Breakdown, ModuleTime, RunBreakdown
+from llmexp.record.breakdown import Breakdown, ModuleTime, RunBreakdown, read_breakdown
 from llmexp.record.digits import three_digits
+from llmexp.report.row import Row
 
 OUTSIDE, RECOMPUTED, OTHERS = "outside modules", "recomputed forward", "other parts"
 COMMUNICATION, COPIES, IDLE, TOTAL = "exposed communication", "exposed copies", "idle", "whole phase"
@@ -115,3 +117,11 @@ def place_in(found: RunBreakdown) -> Callable[[Part], Place]:
 def share_cell(time_ms: float | None, whole_ms: float) -> str:
     """Return milliseconds with their percentage of the whole; empty where there are none."""
     return "" if time_ms is None else f"{three_digits(time_ms, ',.2f')} ({100 * time_ms / whole_ms:.1f}%)"
+
+
+def breakdown_of(row: Row) -> RunBreakdown | None:
+    """Return a run's breakdown; `llmexp trace` says why one cannot be read, which must not cost the report."""
+    try:
+        return read_breakdown(row.folder)
+    except RecordError:
+        return None

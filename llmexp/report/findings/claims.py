@@ -1,11 +1,9 @@
-"""Claims as rows of YAML: those of the paper, and a person's own, read by the same function."""
+"""Claims as rows of YAML: published ones, and a person's own, read by the same function."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,15 +11,14 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from llmexp.errors import ConfigError, unknown
-from llmexp.reference.findings import published_claims
 from llmexp.report.findings.formula import calculate, figures_of, names_in
 from llmexp.report.findings.limits import OverRows
-from llmexp.report.findings.paper import paper_rows
-from llmexp.report.findings.rows import GPU, ClaimRow, atoms
+from llmexp.report.findings.rows import ClaimRow, atoms
 from llmexp.report.findings.selection import Selection
 from llmexp.report.findings.shapes import SHAPES, Check, Formula
 from llmexp.report.findings.verdict import CANNOT_TELL, Answer, together
 
+_Figures = Mapping[str, tuple[ClaimRow, str]]
 _OWN = ("id", "statement", "rule", "checks")
 
 
@@ -36,13 +33,13 @@ class Claim(BaseModel):
     checks: tuple[Check, ...] = Field(min_length=1)
 
     def answer(self, rows: Sequence[ClaimRow]) -> Answer:
-        """Return the verdict on rows, the paper's or those of runs."""
+        """Return the verdict on rows, published ones or those of runs."""
         return together([check.answer(rows) for check in self.checks], self.rule)
 
 
 @dataclass(frozen=True)
 class Undecided:
-    """A claim of the paper that nothing decides; `why` says whether it could be."""
+    """A published claim that nothing decides; `why` says whether it could be."""
 
     id: str
     statement: str
@@ -53,25 +50,10 @@ class Undecided:
         return Answer(CANNOT_TELL, self.why)
 
 
-@cache
-def paper_claims() -> tuple[Claim | Undecided, ...]:
-    """Return the claims of the paper in the order of findings.csv; those over runs are about GPUs."""
-    text = (files(__package__) / "claims.yaml").read_text(encoding="utf-8")
-    rows = {row["id"]: row for row in yaml.safe_load(text)}
-    return tuple(
-        _claim(rows[each.name] | {"statement": each.statement}, "claims.yaml", GPU)
-        if each.name in rows
-        else Undecided(
-            each.name,
-            each.statement,
-            "no table of the paper decides it" if each.verdict == CANNOT_TELL else "not evaluated yet",
-        )
-        for each in published_claims()
-    )
+def own_claims(path: Path, codes: Sequence[str], published: tuple[ClaimRow, ...]) -> tuple[Claim, ...]:
+    """Read a person's claims from a YAML file, one row or a list of them.
 
-
-def own_claims(path: Path, codes: Sequence[str]) -> tuple[Claim, ...]:
-    """Read a person's claims from a YAML file, one row or a list of them; `codes` are the atoms that there are.
+    `codes` are the atoms that there are, and `published` the rows whose figures a formula may name.
 
     Raises ConfigError, with the file, the row and what can stand there, where one is wrong.
     """
@@ -82,17 +64,20 @@ def own_claims(path: Path, codes: Sequence[str]) -> tuple[Claim, ...]:
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"--claims {path} is no YAML: {' '.join(str(error).split())}") from None
     rows = found if isinstance(found, list) else [found]
-    claims = tuple(_claim(row, str(path)) for row in rows)
+    claims, figures = tuple(claim_of(row, str(path)) for row in rows), figures_of(published)
     for claim in claims:
-        _check_words(claim, f"{path}: claim {claim.id}", codes)
+        _check_words(claim, f"{path}: claim {claim.id}", codes, figures)
     names = [claim.id for claim in claims]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigError(f"{path}: the id {twice[0]} stands there twice")
     return claims
 
 
-def _claim(row: object, where: str, hardware: str = "") -> Claim:
-    """Build a claim from a row, whose check may stand in it without a list."""
+def claim_of(row: object, where: str, hardware: str = "") -> Claim:
+    """Build a claim from a row of the file `where`, whose check may stand in it without a list.
+
+    A check over rows that names no hardware is about `hardware`. Raises ConfigError where the row is wrong.
+    """
     if not isinstance(row, Mapping) or not row.get("id"):
         raise ConfigError(f"{where}: a claim is a row with id, statement and shape, not {str(row)[:60]!r}")
     name = f"{where}: claim {row['id']}"
@@ -126,13 +111,13 @@ def _explained(error: ValidationError) -> str:
     return f"{place or 'row'}: {first['msg'][:1].lower()}{first['msg'][1:]}"
 
 
-def _check_words(claim: Claim, name: str, codes: Sequence[str]) -> None:
+def _check_words(claim: Claim, name: str, codes: Sequence[str], figures: _Figures) -> None:
     """Raise ConfigError where a check cannot decide anything: an unknown atom, no comparison, an unknown figure."""
     for check in claim.checks:
         if isinstance(check, Formula):
-            figures = figures_of(paper_rows())
             if missing := [each for each in names_in(check.formula) if each not in figures]:
-                raise ConfigError(f"{name}: the paper has no figure [{missing[0]}]; one is [V forward overall_ms]")
+                known = f"; one is [{next(iter(figures))}]" if figures else ""
+                raise ConfigError(f"{name}: there is no figure [{missing[0]}]{known}")
             _tried(check.formula, figures, name)
             continue
         compare = getattr(check, "compare", None)
@@ -148,7 +133,7 @@ def _atoms_of(where: Selection) -> list[str]:
     return [atom for method in (*where.method, *where.with_any, *where.without) for atom in method.split("+")]
 
 
-def _tried(formula: str, figures: Mapping[str, tuple[ClaimRow, str]], name: str) -> None:
+def _tried(formula: str, figures: _Figures, name: str) -> None:
     try:
         calculate(formula, {each: figures[each][0].values[figures[each][1]].value for each in names_in(formula)})
     except (ConfigError, ZeroDivisionError, TypeError) as error:

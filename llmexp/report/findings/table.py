@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from llmexp.record.reading import as_cell
 from llmexp.report.columns import Column, Detail
 from llmexp.report.findings.claims import Claim, Undecided
-from llmexp.report.findings.paper import paper_rows
 from llmexp.report.findings.rows import ClaimRow, doubtful
 from llmexp.report.findings.verdict import CANNOT_TELL, FAILS, HOLDS, PARTLY, Answer
+from llmexp.report.references.reference import Reference
 
 _DOUBT = "?"
 _WIDEST_STATEMENT, _WIDEST_NUMBERS = 38, 44
@@ -26,40 +26,42 @@ LEGEND = (
 
 @dataclass(frozen=True)
 class Finding:
-    """A claim with its verdict on runs and on the paper's cells."""
+    """A claim with its verdict on runs and on published rows."""
 
     claim: Claim | Undecided
     yours: Answer
-    paper: Answer
+    published: Answer
 
 
-def findings(claims: Sequence[Claim | Undecided], rows: Sequence[ClaimRow]) -> list[Finding]:
-    """Decide every claim on rows of runs, and by the same function on the paper's cells."""
-    return [Finding(claim, claim.answer(rows), claim.answer(paper_rows())) for claim in claims]
+def findings(
+    claims: Sequence[Claim | Undecided], rows: Sequence[ClaimRow], published: Sequence[ClaimRow]
+) -> list[Finding]:
+    """Decide every claim on rows of runs, and by the same function on published rows."""
+    return [Finding(claim, claim.answer(rows), claim.answer(published)) for claim in claims]
 
 
-def findings_detail(found: Sequence[Finding]) -> Detail:
-    """Return the table: of two sets of numbers yours are shown where they decide, else the paper's."""
-    counts = Counter(finding.paper.verdict for finding in found)
+def findings_detail(found: Sequence[Finding], reference: Reference) -> Detail:
+    """Return the table: of two sets of numbers yours are shown where they decide, else the reference's."""
+    name, counts = reference.name, Counter(finding.published.verdict for finding in found)
     counted = ", ".join(f"{verdict} {counts[verdict]}" for verdict in (HOLDS, PARTLY, FAILS, CANNOT_TELL))
     columns = (
         Column("id", tuple(finding.claim.id for finding in found), left=True),
         Column("claim", tuple(finding.claim.statement for finding in found), left=True, widest=_WIDEST_STATEMENT),
         Column("yours", tuple(_marked(finding.yours) for finding in found), left=True),
-        Column("paper", tuple(_marked(finding.paper) for finding in found), left=True),
-        Column("numbers", tuple(_numbers(finding) for finding in found), left=True, widest=_WIDEST_NUMBERS),
+        Column(name, tuple(_marked(finding.published) for finding in found), left=True),
+        Column("numbers", tuple(_numbers(finding, name) for finding in found), left=True, widest=_WIDEST_NUMBERS),
     )
-    return Detail(f"{len(found)} claims; on the paper's cells: {counted}", columns, LEGEND)
+    return Detail(f"{len(found)} claims; on {reference.title}'s cells: {counted}", columns, LEGEND)
 
 
-def findings_csv(found: Sequence[Finding]) -> str:
+def findings_csv(found: Sequence[Finding], reference: Reference) -> str:
     """Return CSV: a line a claim, with all numbers and the names of the doubtful figures that decide it."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    sides = ("yours", "paper")
+    sides = ("yours", reference.name)
     writer.writerow(["id", "statement", *(f"{side}{part}" for side in sides for part in ("", "_numbers", "_doubtful"))])
     for finding in found:
-        answers = (finding.yours, finding.paper)
+        answers = (finding.yours, finding.published)
         told = [[answer.verdict, answer.numbers, "; ".join(doubtful(answer.used))] for answer in answers]
         writer.writerow(map(as_cell, [finding.claim.id, finding.claim.statement, *told[0], *told[1]]))
     return text.getvalue()
@@ -69,7 +71,7 @@ def _marked(answer: Answer) -> str:
     return f"{answer.verdict} {_DOUBT}" if doubtful(answer.used) else answer.verdict
 
 
-def _numbers(finding: Finding) -> str:
+def _numbers(finding: Finding, name: str) -> str:
     if finding.yours.used:
         return f"yours: {finding.yours.numbers}"
-    return f"paper: {finding.paper.numbers}" if finding.paper.used else finding.paper.numbers
+    return f"{name}: {finding.published.numbers}" if finding.published.used else finding.published.numbers

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from llmexp.errors import RecordError
-from llmexp.record.breakdown import RunBreakdown, read_breakdown
+from llmexp.record.breakdown import RunBreakdown
 from llmexp.record.digits import rounded
 from llmexp.record.profiled_load import ProfiledLoad, read_profiled_load
 from llmexp.record.ranges import LAYER
 from llmexp.record.result import RunStatus
-from llmexp.report.breakdown.parts import Profiled
+from llmexp.report.breakdown.parts import Profiled, breakdown_of
 from llmexp.report.breakdown.server import server_detail
 from llmexp.report.columns import Detail
 from llmexp.report.row import Row
@@ -73,7 +73,7 @@ class ProfiledRun:
 def profiled_runs(rows: Sequence[Row], label: Callable[[Row], str]) -> list[ProfiledRun]:
     """Return the runs whose servers were profiled; a record that is damaged must not cost the report."""
     return [
-        ProfiledRun(row, label(row), load, _breakdown(row))
+        ProfiledRun(row, label(row), load, breakdown_of(row))
         for row in rows
         if row.state == RunStatus.SUCCESS and (load := _load(row))
     ]
@@ -100,10 +100,3 @@ def _load(row: Row) -> ProfiledLoad | None:
     except (RecordError, OSError):
         return None
     return next((load for load in reversed(found) if load), None)
-
-
-def _breakdown(row: Row) -> RunBreakdown | None:
-    try:
-        return read_breakdown(row.folder)
-    except RecordError:
-        return None

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from llmexp.reference.serving import Statement, statements_on
 from llmexp.report.breakdown.plot import draw_breakdowns
 from llmexp.report.columns import Detail
 from llmexp.report.page.chart import Chart
-from llmexp.report.paper.names import ROMAN, TITLES, words_of
-from llmexp.report.paper.view import PaperView
 from llmexp.report.row import Row
 from llmexp.report.section import Section
-from llmexp.serving.plan.serving_plan import ServingPlan
 from llmexp.serving.report.distributions import draw_distributions, draw_interactivity
 from llmexp.serving.report.held import held_lines
 from llmexp.serving.report.loads import knee_lines, loads_table
 from llmexp.serving.report.page_charts import serving_charts
-from llmexp.serving.report.paper_profile import paper_profile_details
 from llmexp.serving.report.profiled import ProfiledRun, profile_details, profiled_runs, unprofiled_lines
 from llmexp.serving.report.same_work import same_work_lines
 
 LENGTHS = {"prompt": "{} in", "output": "{} out"}
 _IN_LABEL = LENGTHS | {"devices": "tp {}", "requests": "{} requests", "loads": "at {}"}
 
-# The name of the load that is the paper's, in conf/serve.
-PAPER = "paper"
-_NO_VALUES = "the paper prints no values of its figures 6 to 10; beside 7B, 13B and 70B stands what its text says"
 # As many runs a picture of profiled steps has, with three bars each at most.
 MOST_BARS = 8
 
@@ -63,42 +55,20 @@ class ServingSection(Section):
 
     @property
     def details(self) -> Sequence[Detail]:
-        """The table of loads, and where the time of profiled servers went, beside the paper's tables."""
+        """The table of loads, and where the time of profiled servers went."""
         found = loads_table(self.rows, self.label)
-        papers = [detail for _, detail in paper_profile_details(self._profiled)]
-        return [*([found] if found else []), *profile_details(self._profiled), *papers]
-
-    def paper_views(self, asked: Container[str] = ()) -> list[PaperView]:
-        """Return tables X and XI, and under the paper's load the loads beside what it says of figures 6 to 10."""
-        views = [
-            PaperView(ROMAN[number], detail, rows=self.rows) for number, detail in paper_profile_details(self._profiled)
-        ]
-        if loads := loads_table(self._under_papers_load, self.label):
-            title = f"{words_of('fig06')}, {TITLES['fig06']}, and what it says of figures 7 to 10"
-            legend = [*loads.legend, _NO_VALUES, *map(str, self._paper)]
-            views.append(PaperView("fig06", Detail(title, loads.columns, legend), rows=self._under_papers_load))
-        return views
+        return [*([found] if found else []), *profile_details(self.profiled), *super().details]
 
     @cached_property
-    def _profiled(self) -> list[ProfiledRun]:
+    def profiled(self) -> list[ProfiledRun]:
+        """The runs with what their profiles say."""
         return profiled_runs(self.rows, self.label)
 
     @cached_property
     def legend(self) -> list[str]:
         """The meaning of the columns, and which runs did the same work."""
         found = [*super().legend, *held_lines(self.rows, self.label), *same_work_lines(self.rows, self.label)]
-        found += map(str, self._paper)
-        return [*found, *unprofiled_lines(self._profiled)]
-
-    @property
-    def _under_papers_load(self) -> list[Row]:
-        return [row for row in self.rows if isinstance(row.plan, ServingPlan) and row.plan.config.serve.name == PAPER]
-
-    @property
-    def _paper(self) -> list[Statement]:
-        """What the paper says of runs under its own load."""
-        rows = self._under_papers_load
-        return statements_on(frozenset(row.hardware for row in rows), frozenset(row.work["model"] for row in rows))
+        return [*found, *self.beside.legend("end"), *unprofiled_lines(self.profiled)]
 
     @property
     def answers(self) -> list[str]:
@@ -118,7 +88,7 @@ class ServingSection(Section):
             place = path.with_name(f"{path.stem}_{name}{path.suffix}")
             if draw(self.rows, self.title, self.label, place):
                 written.append(place)
-        if steps := [each for run in self._profiled for each in run.profiled]:
+        if steps := [each for run in self.profiled for each in run.profiled]:
             written.append(path.with_name(f"{path.stem}_modules{path.suffix}"))
             draw_breakdowns(steps[:MOST_BARS], self.title, written[-1])
-        return written
+        return [*written, *super().draw_more(path)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,9 +17,8 @@ from llmexp.training.metrics import METRICS
 from llmexp.training.report.converged import DIVERGED
 from llmexp.training.report.flops_column import flops_cell, flops_header, flops_unit
 from llmexp.training.report.memory_column import memory_header, memory_unit
-from llmexp.training.report.paper import over_paper, paper_note, scaling_note, unlike_note
 from llmexp.training.report.row import TrainingRow
-from llmexp.training.report.scaling_series import KINDS, Kind, paper_of
+from llmexp.training.report.scaling_series import KINDS, Kind
 from llmexp.training.report.searched_batch import batch_cell
 
 if TYPE_CHECKING:
@@ -32,13 +31,13 @@ LOSS_COLUMNS = (("final loss", 9), ("loss over baseline", 9), ("s to loss", 9))
 
 
 def columns(report: TrainingSection) -> list[Column]:
-    """Return all columns that are not empty for these rows, in the paper's order."""
+    """Return all columns that are not empty for these rows."""
     found = [
         *report.identity_columns(),
         *_measured(report),
         *_compared(report),
         *_share_of_hardware(report),
-        *_papers(report),
+        *report.beside.columns("values"),
     ]
     return [column for column in found if not column.dispensable or any(column.cells)]
 
@@ -77,7 +76,7 @@ def _compared(report: TrainingSection) -> Iterator[Column]:
     yield _column(report, f"x {report.first_engine}", lambda row: _ratio(report.over_first_engine(row)), 9)
     for kind in KINDS:
         yield _column(report, f"{kind} scaling %", partial(_efficiency, report, kind), 8)
-    yield _column(report, "paper scaling %", partial(_paper_efficiency, report), 8)
+    yield from report.beside.columns("scaling")
     for place, (header, dispensable) in enumerate(LOSS_COLUMNS):
         yield _column(report, header, partial(_loss, report, place), dispensable)
 
@@ -88,15 +87,6 @@ def _share_of_hardware(report: TrainingSection) -> Iterator[Column]:
     yield _column(report, flops_header(report), partial(flops_cell, flops_unit(report)), 2)
     yield _metric(report, "tokens_per_joule")
     yield _metric(report, "tokens_per_usd")
-
-
-def _papers(report: TrainingSection) -> Iterator[Column]:
-    """Yield the paper's cells and the ratios to them."""
-    numbers, (unit, divisor) = report.numbers, memory_unit(report)
-    yield _column(report, "paper tokens/s", lambda row: _paper_speed(row, numbers), 8)
-    yield _column(report, "x paper", lambda row: _ratio(over_paper(row)) + mark(unlike_note(row), numbers).lstrip(), 7)
-    yield _column(report, f"paper {unit}", lambda row: _paper_memory(row, divisor), 3)
-    yield _column(report, f"{unit} x paper", lambda row: _number(row.memory_over_paper, ".2f"), 1)
 
 
 def _ratio(ratio: RateRatio | None) -> str:
@@ -114,11 +104,6 @@ def _efficiency(report: TrainingSection, kind: Kind, row: TrainingRow) -> str:
     return share.cell(1, 100) if share else ""
 
 
-def _paper_efficiency(report: TrainingSection, row: TrainingRow) -> str:
-    paper = paper_of(row) if report.efficiency(row, "weak") is not None else None
-    return _number(paper.percent, ".1f") + mark(scaling_note(row), report.numbers) if paper else ""
-
-
 def _loss(report: TrainingSection, place: int, row: TrainingRow) -> str:
     one = report.converged.get(row.id)
     if not one:
@@ -127,21 +112,5 @@ def _loss(report: TrainingSection, place: int, row: TrainingRow) -> str:
     return cell + mark(ending_note(row), report.numbers) if cell == DIVERGED else cell
 
 
-def _paper_speed(row: TrainingRow, numbers: Mapping[str, int]) -> str:
-    if not row.paper:
-        return ""
-    return f"{row.paper.tokens_per_s:,.1f}" + mark(paper_note(row), numbers) if not row.paper.oom else "-"
-
-
-def _paper_memory(row: TrainingRow, divisor: float) -> str:
-    if not row.paper:
-        return ""
-    return "-" if row.paper.memory_bytes is None else f"{row.paper.memory_bytes / divisor:,.1f}"
-
-
 def _time(metric: Metric | None) -> str:
     return duration(metric.mean) if metric else ""
-
-
-def _number(value: float | None, form: str) -> str:
-    return "" if value is None else three_digits(value, form)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from llmexp.reference import SOURCE
 from llmexp.report.control import control_lines
 from llmexp.report.legend import applying, legend_of_runs, legend_of_signs
-from llmexp.report.row import OOM
 from llmexp.report.signs import PARTLY_TRAINED
 from llmexp.training.report.conclusion import conclusion
 from llmexp.training.report.converged import NAIVE, convergence_legend
@@ -19,6 +17,8 @@ from llmexp.training.report.scaling_series import scaling_legend
 if TYPE_CHECKING:
     from llmexp.training.report.section import TrainingSection
 
+_PARTLY = f"{PARTLY_TRAINED} not full pre-training: 4-bit weights stay frozen, only embeddings, norms and head train"
+
 
 def legend(report: TrainingSection) -> list[str]:
     """Return what the signs and headings that occur in this table mean, and the table's conclusions."""
@@ -26,16 +26,20 @@ def legend(report: TrainingSection) -> list[str]:
         "tokens/s: positions a second, padding included, over all ranks": any(row.rate for row in report.rows),
         "real tokens/s: the same without padding": report.has_padding,
     }
-    lines = _of_costs(report) | _of_rows(report) | _of_paper(report)
+    lines = _of_costs(report) | _of_rows(report)
     return [
         *applying(speed),
         *legend_of_signs(report.rows),
         *applying(lines),
+        *report.beside.legend("signs"),
+        *applying({_PARTLY: any(row.partly_trained for row in report.rows)}),
+        *report.beside.legend("values"),
         *legend_of_runs(report.rows, report.shared),
         *conclusion(report.comparable, report.named),
         *control_lines(report.rows),
         *convergence_legend(list(report.converged.values())),
         *scaling_legend(report.series),
+        *report.beside.legend("scaling"),
         *fairness(report.rows),
     ]
 
@@ -72,20 +76,6 @@ def _of_rows(report: TrainingSection) -> dict[str, bool]:
         ),
         "peak in: the phase of the allocator's peak": any(row.peak_phase for row in rows),
         _cut_records(report): True,
-    }
-
-
-def _of_paper(report: TrainingSection) -> dict[str, bool]:
-    papers = [row.paper for row in report.rows if row.paper]
-    partly = any(row.partly_trained for row in report.rows)
-    tables = " and ".join(sorted({paper.table for paper in papers}))
-    return {
-        "-: out of memory": any(paper.oom for paper in papers) and not any(row.state == OOM for row in report.rows),
-        f"{PARTLY_TRAINED} not full pre-training: 4-bit weights stay frozen, only embeddings, norms and head "
-        "train": partly,
-        f"paper: {SOURCE}, table {tables}, 8 GPUs, its GB read as 10^9 bytes; x paper: ours over the paper's": bool(
-            papers
-        ),
     }
 
 

@@ -1,4 +1,4 @@
-"""A training run as a row: its model, method and batch, and the paper's cell of the same work."""
+"""A training run as a row: its model, method and batch."""
 
 from __future__ import annotations
 
@@ -8,28 +8,13 @@ from typing import Any
 
 from llmexp.record.result import Batch, Metric
 from llmexp.record.trained import Trained
-from llmexp.reference import (
-    DTYPE,
-    ENGINE,
-    LORA_RANK,
-    LORA_TARGETS,
-    OPTIMIZER,
-    SEQ_LEN,
-    WORLD_SIZE,
-    PaperCell,
-    paper_cell,
-    paper_largest,
-)
 from llmexp.report.row import Row
-from llmexp.schema.section import MAX
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.report.trained import asked_training, read_trained
 
 # On cpu there is no allocator to ask, and the process's memory says little about a small model, so the bytes of its
 # training state are used.
 MEMORY_METRICS = ("peak_allocated_bytes", "training_state_bytes")
-# The paper's pre-training runs share these: task, sequence length, accumulation, and no layout but data parallelism.
-PAPERS = ("pretrain", SEQ_LEN, 1, "")
 
 
 @dataclass(frozen=True)
@@ -111,53 +96,6 @@ class TrainingRow(Row):
         known = ((name, self.metric(name)) for name in MEMORY_METRICS)
         return next(((name, metric.mean) for name, metric in known if metric), None)
 
-    @cached_property
-    def paper(self) -> PaperCell | None:
-        """The paper's cell of the same work, or None.
-
-        Engine, method, model, hardware, samples per GPU, GPUs, passes and sequence length must be the same. A run that
-        searched its largest batch has the cell of table IV, whatever batch was the largest there.
-        """
-        found = self._same_batch
-        rank = self.plan.config.adapter.rank
-        here = (self.work["task"], self.seq_len, self.batch.accumulation, self.layout, self.processes, rank)
-        return (
-            found
-            if found and not self.work["data"] and here == (found.task, *PAPERS[1:], WORLD_SIZE, LORA_RANK)
-            else None
-        )
-
-    @property
-    def _same_batch(self) -> PaperCell | None:
-        names = (self.model, self.method, self.hardware)
-        if self.plan.config.batch.micro == MAX:
-            return paper_largest(*names) if self.work["engine"] == ENGINE else None
-        return paper_cell(*names, self.batch.micro, self.work["engine"])
-
-    @property
-    def unlike_paper(self) -> str:
-        """The settings that the paper's cell was measured without, as far as it says so or its memory shows it.
-
-        With any of them there is no ratio to the paper. The text is empty where none is known.
-        """
-        return ", ".join(self.settings_unlike_paper)
-
-    @property
-    def settings_unlike_paper(self) -> list[str]:
-        """List the same settings one by one."""
-        config, precision = self.plan.config, self.plan.config.precision
-        states = {precision.parameters, precision.gradients, precision.master, precision.moments}
-        differences = {
-            f"precision={precision.name}": states != {DTYPE},
-            f"optimizer={config.optimizer.name}": config.optimizer.name != OPTIMIZER,
-            f"adapter.targets={','.join(config.adapter.targets)}": config.task.name == "finetune"
-            and config.adapter.targets != LORA_TARGETS,
-            "kernels.liger": config.kernels.liger,
-            f"kernels.flash={config.kernels.flash}": config.kernels.flash != "auto",
-            "memory.activation_offload": config.memory.activation_offload,
-        }
-        return [word for word, differs in differences.items() if differs]
-
     def finetuned(self, name: str) -> Metric | None:
         """Return a metric that the table shows for fine-tuning only."""
         return self.metric(name) if self.work["task"] == "finetune" else None
@@ -169,17 +107,4 @@ class TrainingRow(Row):
             str(self.result.what_ran.get("peak_phase") or "")
             if self.result and self.metric("peak_allocated_bytes")
             else ""
-        )
-
-    @property
-    def memory_over_paper(self) -> float | None:
-        """Peak allocated bytes over the paper's peak, or None.
-
-        It is None where only the training state is known, or where the paper measured something else.
-        """
-        peak = self.metric("peak_allocated_bytes")
-        return (
-            peak.mean / self.paper.memory_bytes
-            if peak and self.paper and self.paper.memory_bytes and not self.unlike_paper
-            else None
         )

@@ -1,4 +1,4 @@
-"""A plot of speed and scaling efficiency over ranks, a line a series, with the paper's figures."""
+"""A plot of speed and scaling efficiency over ranks, a line a series, with published efficiencies."""
 
 from __future__ import annotations
 
@@ -6,28 +6,32 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llmexp.reference import SOURCE
 from llmexp.report.picture import COLOURS, INK, new_figure, plain, save
+from llmexp.report.references.beside import WEAK_SCALING_PERCENT
 from llmexp.training.report.programs import engine_names
-from llmexp.training.report.scaling_series import KINDS, Series, paper_of, rate_of
+from llmexp.training.report.scaling_series import KINDS, Series, rate_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from llmexp.training.report.section import TrainingSection
 
 STYLES = dict(zip(KINDS, ("-", "--"), strict=True))
 MARKERS = dict(zip(KINDS, ("o", "s"), strict=True))
 
 
-def draw_scaling(found: Sequence[Series], title: str, path: Path) -> None:
+def draw_scaling(section: TrainingSection, path: Path) -> None:
     """Plot tokens/s on the left, with dotted lines of perfect scaling, and efficiency on the right.
 
-    Diamonds are the paper's efficiency.
+    Diamonds are published efficiencies.
     """
-    told = f"; diamonds: the paper ({SOURCE})" if any(_papers(series) for series in found) else ""
+    found = section.series
+    diamonds = [_published(section, series) for series in found]
+    told = f"; diamonds: {section.beside.marks(WEAK_SCALING_PERCENT)}" * any(diamonds)
     figure = new_figure(
         10.5,
         4.4 + 0.16 * (len(found) // 2),
-        f"{title}\nover ranks: weak scaling keeps the batch of a rank, strong the global one{told}",
+        f"{section.title}\nover ranks: weak scaling keeps the batch of a rank, strong the global one{told}",
     )
     speed, share = figure.subplots(1, 2)
     ranks = sorted({row.processes for series in found for row in series.rows})
@@ -35,7 +39,10 @@ def draw_scaling(found: Sequence[Series], title: str, path: Path) -> None:
         _prepare(axes, ranks, label)
     engines = engine_names([row for series in found for row in series.rows])
     for number, series in enumerate(found):
-        _draw(speed, share, series, COLOURS[number % len(COLOURS)], _label(series, engines))
+        colour = COLOURS[number % len(COLOURS)]
+        _draw(speed, share, series, colour, _label(series, engines))
+        for processes, percent in diamonds[number]:
+            share.plot(processes, percent, "D", color=colour, markerfacecolor="white", markersize=6)
     share.axhline(100, color=INK, linewidth=0.7, linestyle=":")
     share.set_ylim(0, max(110.0, share.get_ylim()[1]))
     speed.set_ylim(bottom=0)
@@ -63,13 +70,12 @@ def _draw(speed: Axes, share: Axes, series: Series, colour: str, label: str) -> 
     speed.plot(ranks, [rate_of(row) for row in rows], label=label, **style)
     speed.plot(ranks, [rate_of(least) * n / least.processes for n in ranks], ":", color=colour, linewidth=0.8)
     share.plot(ranks, [100 * series.efficiency_of(row).value for row in rows], **style)
-    for number, percent in _papers(series):
-        share.plot(number, percent, "D", color=colour, markerfacecolor="white", markersize=6)
 
 
-def _papers(series: Series) -> list[tuple[int, float]]:
-    """Return ranks and efficiency of the paper's figures for this series; all of them are weak scaling."""
-    return [(row.processes, paper.percent) for row in series.rows if series.kind == "weak" and (paper := paper_of(row))]
+def _published(section: TrainingSection, series: Series) -> list[tuple[int, float]]:
+    """Return ranks and published efficiency, which is of weak scaling."""
+    marks = [(row.processes, section.beside.mark_of(row, WEAK_SCALING_PERCENT)) for row in series.rows]
+    return [(ranks, mark) for ranks, mark in marks if mark is not None and series.kind == "weak"]
 
 
 def _label(series: Series, engines: Mapping[str, str]) -> str:

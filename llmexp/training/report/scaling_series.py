@@ -11,9 +11,8 @@ from functools import cached_property
 from typing import Literal
 
 from llmexp.analysis.scaling import efficiency
-from llmexp.reference import PAPER_FIGURE, SOURCE, PaperScaling, paper_scaling
 from llmexp.report.ratio import RateRatio
-from llmexp.training.report.row import PAPERS, TrainingRow
+from llmexp.training.report.row import TrainingRow
 
 Kind = Literal["weak", "strong"]
 KINDS: tuple[Kind, ...] = ("weak", "strong")
@@ -52,15 +51,6 @@ def series_of(rows: Sequence[TrainingRow]) -> list[Series]:
     return [series for kind in KINDS for series in _series(rows, kind)]
 
 
-def paper_of(row: TrainingRow) -> PaperScaling | None:
-    """Return the paper's figure for this number of GPUs, which is of weak scaling with DeepSpeed."""
-    if (row.work["task"], row.seq_len, row.batch.accumulation, row.layout) != PAPERS or row.work[
-        "engine"
-    ] != "deepspeed":
-        return None
-    return paper_scaling(row.model, row.method, row.hardware, row.batch.micro, row.processes)
-
-
 def scaling_legend(found: Sequence[Series]) -> list[str]:
     """Say what the columns mean, and where a series compares unequal work or shares cores among ranks."""
     if not found:
@@ -81,7 +71,6 @@ def scaling_legend(found: Sequence[Series]) -> list[str]:
         ),
         "on cpu one rank computes with all cores, so n ranks that lose nothing scale to 1/n: "
         "measure.threads_per_rank=1 gives each rank one": shared,
-        f"paper scaling %: {SOURCE}, {PAPER_FIGURE}": any(paper_of(row) for row in rows),
     }
     return [line for line, applies in lines.items() if applies]
 

@@ -1,8 +1,8 @@
-"""The section of runs that trained: the paper's table with our rows."""
+"""The section of runs that trained."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -10,14 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from llmexp.record.result import RunStatus
-from llmexp.reference import SOURCE
 from llmexp.report.breakdown.limits import limits_detail
 from llmexp.report.breakdown.modules import module_detail
-from llmexp.report.breakdown.parts import Profiled
+from llmexp.report.breakdown.parts import Profiled, breakdown_of
 from llmexp.report.columns import Bars, Column, Detail
 from llmexp.report.page.chart import Chart, Matrix
-from llmexp.report.paper.names import ROMAN, experiment_of
-from llmexp.report.paper.view import PaperView
 from llmexp.report.ratio import RateRatio
 from llmexp.report.row import Row
 from llmexp.report.section import Section
@@ -30,13 +27,6 @@ from llmexp.training.report.engine_notes import engine_note, update_note
 from llmexp.training.report.legend import legend
 from llmexp.training.report.memory_column import memory_header, memory_unit
 from llmexp.training.report.page_charts import training_charts, training_matrices
-from llmexp.training.report.paper import over_paper, paper_note, scaling_note, unlike_note
-from llmexp.training.report.paper_cells.lines import tables
-from llmexp.training.report.paper_cells.scaling import scaling_views
-from llmexp.training.report.paper_cells.views import cell_views
-from llmexp.training.report.paper_tables.figure5 import Figure5, figure5, figure5_detail
-from llmexp.training.report.paper_tables.matching import Place, breakdown_of, places
-from llmexp.training.report.paper_tables.tables import paper_tables
 from llmexp.training.report.programs import engine_names
 from llmexp.training.report.relative_speeds import RelativeSpeeds
 from llmexp.training.report.row import TrainingRow
@@ -47,7 +37,6 @@ from llmexp.training.report.stated_detail import check_stated, stated_detail, st
 
 # As many columns fit a terminal, and as many bars a picture.
 MOST_PROFILED, MOST_BARS = 6, 24
-LAYOUT = "in the paper's layout, with the cells that are missing: llmexp report paper"
 _IN_TITLE = {"batch": "batch {} a rank"} | dict.fromkeys(("model", "layout", "data", "precision", "optimizer"), "{}")
 
 
@@ -81,7 +70,7 @@ class TrainingSection(Section):
 
     @property
     def columns(self) -> list[Column]:
-        """The columns in the paper's order, beside the paper's cells."""
+        """The columns of this section."""
         return columns(self)
 
     @property
@@ -90,7 +79,7 @@ class TrainingSection(Section):
 
         They say which methods are told apart, how far runs converged and scaled, and whether runs trained the same.
         """
-        return [*legend(self), *([LAYOUT] if self._tables else [])]
+        return [*legend(self), *self.beside.legend("end")]
 
     def subject_cell(self, row: Row, name: str) -> str:
         """Return a word of the subject; a method that trains only parts of the model is marked."""
@@ -98,10 +87,14 @@ class TrainingSection(Section):
         return super().subject_cell(row, name) + PARTLY_TRAINED * marked
 
     def notes_of(self, row: Row) -> Sequence[str]:
-        """Return the row's notes, and what is doubtful in the paper's cell."""
+        """Return the row's notes, and those on its engine."""
         assert isinstance(row, TrainingRow)
-        paper = paper_note(row), unlike_note(row), scaling_note(row)
-        return *super().notes_of(row), self.search_note(row), *paper, engine_note(row), update_note(row)
+        return *super().notes_of(row), engine_note(row), update_note(row)
+
+    def own_notes(self, row: Row) -> Sequence[str]:
+        """Return the row's own notes, and how its search for the largest batch ended."""
+        assert isinstance(row, TrainingRow)
+        return *super().own_notes(row), self.search_note(row)
 
     def search_note(self, row: TrainingRow) -> str:
         """Say how the row's search for the largest batch ended, where no table of searches does."""
@@ -121,9 +114,9 @@ class TrainingSection(Section):
         return super().identity(row) | own
 
     def comparisons(self, row: Row) -> dict[str, Any]:
-        """Return scaling, loss over the baseline's, speed over Naive's, and the paper's cell."""
+        """Return scaling, loss over the baseline's, and speed over Naive's."""
         assert isinstance(row, TrainingRow)
-        one, naive, paper, ratio = self.converged.get(row.id), self.over_naive(row), row.paper, over_paper(row)
+        one, naive = self.converged.get(row.id), self.over_naive(row)
         low, high = (naive.interval if naive else None) or (None, None)
         shares = {
             f"{kind}_scaling_efficiency": (share.value if (share := self.efficiency(row, kind)) else None)
@@ -140,19 +133,12 @@ class TrainingSection(Section):
                 "speed_over_naive": naive and naive.value,
                 "speed_over_naive_low": low,
                 "speed_over_naive_high": high,
-                "paper_table": paper and paper.table,
-                "paper_oom": paper and paper.oom,
-                "paper_tokens_per_s": paper and paper.tokens_per_s,
-                "tokens_per_s_over_paper": ratio and ratio.value,
-                "paper_memory_bytes": paper and paper.memory_bytes,
-                "peak_allocated_over_paper": row.memory_over_paper,
-                "paper_note": paper and paper.note,
             }
         )
 
     @property
     def panels(self) -> list[Bars]:
-        """Panels of speed and memory, with the paper's values."""
+        """Panels of speed and memory."""
         unit, divisor = memory_unit(self)
         label = (
             memory_header(self)
@@ -161,16 +147,9 @@ class TrainingSection(Section):
             .replace(unit, f"({unit} a rank)")
         )
         ours = [row.memory[1] / divisor if row.memory else None for row in self.rows]
-        papers = [
-            row.paper.memory_bytes / divisor if row.paper and row.paper.memory_bytes else None for row in self.rows
-        ]
-        speed = replace(super().panels[0], papers=[row.paper.tokens_per_s if row.paper else None for row in self.rows])
-        return [speed, Bars(label, ours, [0.0] * len(ours), papers, [""] * len(ours), [""] * len(ours))]
-
-    @property
-    def subtitle(self) -> str:
-        """The subtitle, which says that diamonds are the paper's values."""
-        return super().subtitle + f"; diamonds: the paper ({SOURCE})" * any(row.paper for row in self.rows)
+        peaks = [self.beside.mark_of(row, "peak_allocated_bytes") for row in self.rows]
+        published = [peak / divisor if peak else None for peak in peaks]
+        return [*super().panels, Bars(label, ours, [0.0] * len(ours), published, [""] * len(ours), [""] * len(ours))]
 
     def label(self, row: Row) -> str:
         """Return the method with what else differs, marked where only parts of the model train."""
@@ -179,37 +158,15 @@ class TrainingSection(Section):
 
     @property
     def details(self) -> Sequence[Detail]:
-        """The table of phases and modules of the profiled runs, if they fit beside each other, and the paper's."""
+        """The table of phases and modules of the profiled runs, if they fit beside each other."""
         runs = self.profiled
         modules = [module_detail(runs, whole=False), limits_detail(runs)] if 0 < len(runs) <= MOST_PROFILED else []
         return [
             *self.asked_details,
             *search_details([(self.named(row), self.searches[row.id]) for row in self.rows if row.id in self.searches]),
             *modules,
-            *(table for place in self._places for _, table in paper_tables(place)),
-            *map(figure5_detail, self.figures5),
+            *super().details,
         ]
-
-    def paper_views(self, asked: Container[str] = ()) -> list[PaperView]:
-        """Return tables II to IV and IX, figure 4, and what profiled runs answer of those on time."""
-        found = [(ROMAN[number], table) for place in self._places for number, table in paper_tables(place)]
-        found += [("fig05", figure5_detail(figure)) for figure in self.figures5]
-        return [
-            *cell_views(self.rows, asked),
-            *scaling_views(self.rows, asked),
-            *(PaperView(name, detail, rows=self.rows) for name, detail in found),
-        ]
-
-    @property
-    def layouts(self) -> Sequence[Detail]:
-        """The paper's tables cell by cell, of the sweeps of its experiments."""
-        rows = [row for row in self.rows if row.plan.config.sweep.name in self._tables]
-        return [view.detail for view in cell_views(rows, ()) if experiment_of(view.name) in self._tables]
-
-    @cached_property
-    def _tables(self) -> set[str]:
-        """The sweeps among these that are of the paper's tables on whole methods."""
-        return {row.plan.config.sweep.name for row in self.rows} & {experiment_of(table.name) for table in tables()}
 
     @property
     def asked_details(self) -> Sequence[Detail]:
@@ -236,15 +193,6 @@ class TrainingSection(Section):
     def matrices(self) -> Sequence[Matrix]:
         """Methods beside models, and beside hardware."""
         return training_matrices(self)
-
-    @cached_property
-    def _places(self) -> list[Place]:
-        return places(self.rows)
-
-    @cached_property
-    def figures5(self) -> list[Figure5]:
-        """What profiled runs answer of the paper's figure 5, one for each of their places."""
-        return [figure for place in self._places if (figure := figure5(place))]
 
     @cached_property
     def profiled(self) -> list[Profiled]:

@@ -13,7 +13,7 @@ from marks import tier
 from planning import Measurement, make_plans
 
 from llmexp.method import ATOMS, Method
-from llmexp.reference import read_table
+from llmexp.paper.printed import read_table
 from llmexp.training.plan.training_plan import TrainingPlan
 
 pytestmark = [pytest.mark.ranks, pytest.mark.long]

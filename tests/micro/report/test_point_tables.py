@@ -14,6 +14,7 @@ from llmexp.micro.report.section import MicroSection
 from llmexp.micro.report.tables import percent_of_peak, point_tables
 from llmexp.micro.report.units import in_bytes, in_seconds
 from llmexp.micro.task import MICRO
+from llmexp.paper.reference import PAPER
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import Metric, ResultPoint, RunResult, RunStatus
 from llmexp.report.columns import Detail
@@ -44,6 +45,10 @@ def row(
     return Row(RunFolder(Path("nowhere")), plan, RunStatus.SUCCESS, "", result)
 
 
+def tables(shown: Row) -> list[Detail]:
+    return list(point_tables(shown, MicroSection((shown,)).beside))
+
+
 def point(params: dict[str, Any], std: float | None = None, problem: str = "", **metrics: float) -> ResultPoint:
     found = {name: Metric(mean=value, std_between_repeats=std, n=1) for name, value in metrics.items()}
     return ResultPoint(params=params, metrics=found, problem=problem)
@@ -55,7 +60,7 @@ def cells(detail: Detail) -> dict[str, tuple[str, ...]]:
 
 def test_a_point_has_its_time_spread_rate_and_share_of_the_peak() -> None:
     times = {"time_s": 0.00029, "time_p5_s": 0.00028, "time_p95_s": 0.0003, "samples": 100}
-    (detail,) = point_tables(row(point(GEMM, flops_per_s=156e12, **times)))
+    (detail,) = tables(row(point(GEMM, flops_per_s=156e12, **times)))
     found = cells(detail)
     assert detail.title == "matrix products, [m, k] by [k, n]"
     assert (found["m"], found["median time"], found["p5 to p95"]) == (("666",), ("290 µs",), ("280 µs to 300 µs",))
@@ -64,7 +69,7 @@ def test_a_point_has_its_time_spread_rate_and_share_of_the_peak() -> None:
 
 def test_table_xii_stands_beside_its_products_and_is_compared_on_its_own_hardware_alone() -> None:
     ours = point(GEMM, time_s=0.000578, samples=320, flops_per_s=1e14)
-    (on_a800,) = point_tables(row(ours))
+    (on_a800,) = tables(row(ours))
     found = cells(on_a800)
     assert (found["paper, A800"], found["% of peak there"], found["time over paper"]) == (
         ("289 µs",),
@@ -72,21 +77,21 @@ def test_table_xii_stands_beside_its_products_and_is_compared_on_its_own_hardwar
         ("2.00",),
     )
     assert any("M=666 is 2 x 333, not 2 x 350" in line for line in on_a800.legend)
-    (elsewhere,) = point_tables(row(ours, hardware="cpu"))
+    (elsewhere,) = tables(row(ours, hardware="cpu"))
     assert "paper, A800" in cells(elsewhere)
     assert "time over paper" not in cells(elsewhere)
 
 
 def test_what_was_not_measured_says_why_and_where_a_run_ended() -> None:
     params = {"family": "copies", "kind": "device_to_device", "bytes": 65536}
-    (detail,) = point_tables(row(point(params, problem="no memory"), point(params, problem=DURING)))
+    (detail,) = tables(row(point(params, problem="no memory"), point(params, problem=DURING)))
     assert cells(detail)["median time"] == ("-", "ended here")
     assert list(detail.legend) == ["not measured: no memory", f"not measured: {DURING}"]
 
 
 def test_few_samples_are_marked_and_repeats_have_a_deviation() -> None:
     few = {"time_s": 1.0, "time_p5_s": 0.9, "time_p95_s": 1.1, "samples": 5}
-    (detail,) = point_tables(row(point(GEMM, std=0.25, **few)))
+    (detail,) = tables(row(point(GEMM, std=0.25, **few)))
     found = cells(detail)
     assert (found["median time"], found["p5 to p95"]) == (("1.00 s ± 250 ms",), ("900 ms to 1.10 s *",))
     assert detail.legend[0] == "*: fewer than 100 samples fitted measure.point_limit_s"
@@ -116,7 +121,7 @@ def test_a_limit_of_memory_says_which_size_it_is_from_and_what_the_cache_did_is_
     detail = limits_table([measured], MICRO.metrics, lambda _: "here")
     assert detail
     assert cells(detail) == {"limit": ("copies on the device",), "here": ("0.930 GB/s at 64 MiB",)}
-    (points,) = point_tables(measured)
+    (points,) = tables(measured)
     assert cells(points)["GB/s"] == ("5.52 †", "0.930")
     assert list(points.legend) == ["†: the cache's rate; the data are less than 2 times its 32 MiB"]
 
@@ -172,12 +177,12 @@ def test_sizes_and_times_are_in_the_unit_that_keeps_them_short() -> None:
 
 def test_points_of_the_papers_table_and_figures_are_views_of_it() -> None:
     ours = point(GEMM, time_s=0.000578, samples=320, flops_per_s=1e14)
-    (view,) = MicroSection((row(ours),)).paper_views()
+    (view,) = PAPER.beside(MicroSection((row(ours),))).views()
     assert view.name == "table12"
     assert view.detail.title.startswith("table XII of the paper, the first product of the MLP: ")
     other = point(GEMM | {"m": 512}, time_s=0.0005, samples=320, flops_per_s=1e14)
-    assert MicroSection((row(other),)).paper_views() == []
-    (figure,) = MicroSection((row(other, sweep="paper_fig11"),)).paper_views()
+    assert PAPER.beside(MicroSection((row(other),))).views() == []
+    (figure,) = PAPER.beside(MicroSection((row(other, sweep="paper_fig11"),))).views()
     assert (figure.name, figure.detail.legend[-1]) == ("fig11", "the paper draws these points and prints none of them")
 
 

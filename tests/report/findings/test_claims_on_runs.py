@@ -3,8 +3,11 @@ from statistics import fmean, stdev
 
 import pytest
 
+from llmexp.paper.claims.claims import paper_claims
+from llmexp.paper.claims.rows import paper_rows
+from llmexp.paper.reference import PAPER
 from llmexp.record.result import Metric
-from llmexp.report.findings.claims import Claim, own_claims, paper_claims
+from llmexp.report.findings.claims import Claim, own_claims
 from llmexp.report.findings.measured import figure_of, rows_of_runs
 from llmexp.report.findings.rows import ClaimRow
 from llmexp.report.findings.table import findings, findings_csv, findings_detail
@@ -86,7 +89,7 @@ def test_what_ran_out_of_memory_decides_claims_about_that(make_run) -> None:
 @pytest.mark.parametrize("pairs", [1, 4, 40])
 def test_equal_speeds_are_seldom_told_apart(tmp_path, pairs) -> None:
     """With 5 repeats that deviate by 1 %, F as fast as X is called faster, or no faster, in at most 5 % of the sets."""
-    [faster] = own_claims(_written(tmp_path), CODES)
+    [faster] = own_claims(_written(tmp_path), CODES, ())
     draw, wrong, tries = random.Random(7), 0, 400
     for _ in range(tries):
         found = [_run(draw, f"m{number}", method) for number in range(pairs) for method in ("", "F")]
@@ -99,7 +102,7 @@ def test_which_of_equals_is_best_is_seldom_told(tmp_path, others) -> None:
     (tmp_path / "claims.yaml").write_text(
         "{id: Q, statement: Q is fastest, shape: best, metric: tokens_per_s, winner: {with_any: Q}, holds: [1, 1]}"
     )
-    [fastest] = own_claims(tmp_path / "claims.yaml", CODES)
+    [fastest] = own_claims(tmp_path / "claims.yaml", CODES, ())
     draw, told, tries = random.Random(5), 0, 400
     for _ in range(tries):
         found = [_run(draw, "m", method) for method in ("Q", *(f"X{number}" for number in range(others)))]
@@ -108,7 +111,7 @@ def test_which_of_equals_is_best_is_seldom_told(tmp_path, others) -> None:
 
 
 def test_a_real_gain_is_told(tmp_path) -> None:
-    [faster] = own_claims(_written(tmp_path), CODES)
+    [faster] = own_claims(_written(tmp_path), CODES, ())
     draw = random.Random(3)
     sets = [[_run(draw, "m", ""), _run(draw, "m", "F", 1.05)] for _ in range(200)]
     assert sum(faster.answer(found).verdict == "holds" for found in sets) >= 190
@@ -138,10 +141,10 @@ def _run(draw: random.Random, model: str, method: str, gain: float = 1.0) -> Cla
 
 
 def test_both_columns_stand_in_the_table_and_in_csv(make_run) -> None:
-    found = findings(paper_claims(), rows(make_run(metrics=speed(1000, 60), **ON_A800)))
-    detail = findings_detail(found)
+    found = findings(paper_claims(), rows(make_run(metrics=speed(1000, 60), **ON_A800)), paper_rows())
+    detail = findings_detail(found, PAPER)
     assert detail.title == "112 claims; on the paper's cells: holds 48, partly 17, fails 15, cannot tell 32"
     assert [column.header for column in detail.columns] == ["id", "claim", "yours", "paper", "numbers"]
-    lines = findings_csv(found).splitlines()
+    lines = findings_csv(found, PAPER).splitlines()
     assert len(lines) == 113
     assert lines[0] == "id,statement,yours,yours_numbers,yours_doubtful,paper,paper_numbers,paper_doubtful"

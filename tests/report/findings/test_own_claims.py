@@ -1,8 +1,8 @@
 import pytest
 
 from llmexp.errors import ConfigError
+from llmexp.paper.claims.rows import paper_rows
 from llmexp.report.findings.claims import own_claims
-from llmexp.report.findings.paper import paper_rows
 
 CODES = ("F", "R", "Z2", "Z3", "O", "Q", "L", "QL")
 GOOD = "id: mine, statement: F helps, shape: ratio, metric: tokens_per_s, compare: {add: F}, holds: [1.02, null]"
@@ -12,7 +12,7 @@ GOOD = "id: mine, statement: F helps, shape: ratio, metric: tokens_per_s, compar
 def read(tmp_path):
     def from_text(text: str):
         (tmp_path / "mine.yaml").write_text(text)
-        return own_claims(tmp_path / "mine.yaml", CODES)
+        return own_claims(tmp_path / "mine.yaml", CODES, paper_rows())
 
     return from_text
 
@@ -64,4 +64,4 @@ def test_an_id_stands_once(read) -> None:
 
 def test_a_file_that_is_missing_is_named(tmp_path) -> None:
     with pytest.raises(ConfigError, match=r"none\.yaml: No such file"):
-        own_claims(tmp_path / "none.yaml", CODES)
+        own_claims(tmp_path / "none.yaml", CODES, ())

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from served_requests import answer, served_row, serving_plan
 
+from llmexp.paper.reference import PAPER
 from llmexp.record.breakdown import Breakdown, ModuleTime, RunBreakdown, Share
 from llmexp.record.profiled_load import ProfiledLoad, profiled_load_path
 from llmexp.record.ranges import ATTENTION, CORE, DECODE, EMBEDDING, GATE, LAYER, LM_HEAD, MLP, NORM, PREFILL, ROPE
@@ -138,7 +139,7 @@ def test_a_trace_without_modules_says_how_they_are_seen(tmp_path: Path) -> None:
 def test_steps_of_decode_stand_beside_tables_x_and_xi(tmp_path: Path) -> None:
     section = ServingSection((profiled_row(tmp_path, *PAPERS_LOAD),))
     kernels, stages = named(section, "table X of the paper"), named(section, "table XI of the paper")
-    assert [view.name for view in section.paper_views()][:2] == ["table10", "table11"]
+    assert [view.name for view in PAPER.beside(section).views()][:2] == ["table10", "table11"]
     assert lines(kernels) == {
         ("computation", "total"): ("0.06 (60.0)", "70.44"),
         ("computation", "Element-Wise"): ("0.00100 (1.0)", "3.30"),

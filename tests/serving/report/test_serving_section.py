@@ -6,6 +6,7 @@ from pathlib import Path
 
 from served_requests import answer, floor, served_row, serving_plan
 
+from llmexp.paper.reference import PAPER
 from llmexp.report.columns import Detail
 from llmexp.report.screen import console, print_detail
 from llmexp.serving.plan.load_points import probe_of
@@ -114,8 +115,8 @@ def test_without_answers_there_is_no_picture(tmp_path: Path) -> None:
 def test_loads_of_the_papers_kind_are_its_figures(tmp_path: Path) -> None:
     answers = [answer(0), answer(1, 1.0)]
     row = served_row(tmp_path / "a", serving_plan("serve=paper", "serve.requests=2", "model=7b"), *answers)
-    (view,) = ServingSection((row,)).paper_views()
+    (view,) = PAPER.beside(ServingSection((row,))).views()
     assert view.name == "fig06"
     assert any("LightLLM has nearly twice the throughput" in line for line in view.detail.legend)
     own = served_row(tmp_path / "b", serving_plan("serve.rate=max", "serve.requests=2"), *answers)
-    assert ServingSection((own,)).paper_views() == []
+    assert PAPER.beside(ServingSection((own,))).views() == []

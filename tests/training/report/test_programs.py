@@ -105,7 +105,7 @@ def test_pictures_have_room_for_programs(run, figures, tmp_path: Path):
 
 def test_series_of_ranks_name_the_program(run, figures, tmp_path: Path):
     report = build_report([run(LONG.format("a"), parallelism__dp=ranks) for ranks in (1, 2)])
-    draw_scaling(report.sections[0].series, report.sections[0].title, tmp_path / "scaling.png")
+    draw_scaling(report.sections[0], tmp_path / "scaling.png")
     assert [text.get_text() for text in figures[0].legends[0].texts] == [
         "weak: tiny Naive on cpu, script train.py, batch 1 a rank"
     ]

@@ -1,0 +1,1 @@
+"""The paper's claims, and its figures as the rows that decide them."""

@@ -1,0 +1,1 @@
+"""What stands beside runs of microbenchmarks: table XII, and figures 11 to 15."""
