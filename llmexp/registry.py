@@ -101,7 +101,8 @@ def families() -> list[Family[Any]]:
 
 def references() -> list[Reference]:
     """Return the published references, this package's first; raise ConfigError for one that cannot be loaded."""
-    others = plugins.points(plugins.REFERENCES, frozenset(REFERENCES)).values()
+    # llmexp report findings shows something else.
+    others = plugins.points(plugins.REFERENCES, frozenset({*REFERENCES, "findings"})).values()
     return [*map(_named, REFERENCES.values()), *(plugins.load(point, _named(_REFERENCE)) for point in others)]
 
 

@@ -1,1 +1,1 @@
-"""Reports on run folders: tables beside the paper's, pictures, and the comparison of two runs."""
+"""Reports on run folders: tables, pictures, and the comparison of two runs."""

@@ -121,6 +121,13 @@ def test_help_and_configuration_show_what_a_package_adds(installed: Path, llmexp
             "engines deepspeed = guest:W: there is a deepspeed already; give it another name, or uninstall guest",
         ),
         (
+            "references",
+            "paper = guest:W",
+            "",
+            "references paper = guest:W: there is a paper already; give it another name, or uninstall guest",
+        ),
+        ("references", "mine = guest:W", "W = 1", "references mine = guest:W is a int, not a Reference"),
+        (
             "conf",
             "mine = guest.conf",
             "",

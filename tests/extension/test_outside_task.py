@@ -101,6 +101,21 @@ def test_its_runs_are_reported_beside_those_of_other_tasks(
     assert "40/40" in llmexp(installed, "status").stdout
 
 
+def test_a_reference_of_the_package_stands_beside_its_runs(
+    swept: str, installed: Path, llmexp: Callable[..., object], tmp_path: Path
+) -> None:
+    said = llmexp(installed, "report", "outputs").stdout
+    assert "survey: made up, on another machine" in said
+    assert "the survey printed nothing of it" in said
+    text = llmexp(installed, "report", "outputs", "--format", "csv").stdout
+    rows = {row["algorithm"]: row["survey_bytes_per_s"] for row in csv.DictReader(io.StringIO(text))}
+    assert rows == {"md5": "", "sha256": "200000000.0"}
+    views = llmexp(installed, "report", "survey", "outputs", "--format", "markdown").stdout
+    assert views.startswith("### speeds of digests")
+    assert "| 2e+08 |" in views
+    assert "(1 by the survey's bytes/s, start-up left out, 1 unknown)" in swept
+
+
 def test_mlflow_has_its_metrics_a_sample_and_its_points(
     swept: str, installed: Path, llmexp: Callable[..., object], tmp_path: Path, empty_store: Path
 ) -> None:

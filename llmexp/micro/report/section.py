@@ -63,6 +63,7 @@ class MicroSection(Section):
         return [
             "a point's time is the median of its samples on the slowest rank; all ranks measure at the same time",
             *legend_of_signs(self.rows),
+            *self.beside.legend("values"),
             *legend_of_runs(self.rows, self.shared),
         ]
 

@@ -88,9 +88,9 @@ def cell_note(row: TrainingRow) -> str:
 
 def unlike_note(row: TrainingRow) -> str:
     """Say why a measured run has no ratio to the paper's cell."""
-    cell, unlike = cell_of(row), settings_unlike(row)
-    is_compared = cell and not cell.oom and row.rate and unlike
-    return f"no ratio: the paper's cell is not of {', '.join(unlike)}" if is_compared else ""
+    cell = cell_of(row)
+    unlike = settings_unlike(row) if cell and not cell.oom and row.rate else []
+    return f"no ratio: the paper's cell is not of {', '.join(unlike)}" if unlike else ""
 
 
 def scaling_of(row: TrainingRow) -> PaperScaling | None:

@@ -1,1 +1,1 @@
-"""Claims, each decided by a function over rows: the paper's own and a person's, on the paper's cells and on runs."""
+"""Claims, each decided by a function over rows: published ones and a person's, on published figures and on runs."""

@@ -1,4 +1,4 @@
-"""Arithmetic over the figures of the paper's tables, such as `[VI forward MLP time_ms] / [V forward overall_ms]`.
+"""Arithmetic over the figures of published tables, such as `[VI forward MLP time_ms] / [V forward overall_ms]`.
 
 A figure is named by its table, the words of its line, and its column.
 """

@@ -1,6 +1,6 @@
-"""The row that claims are decided by: one type for the paper's cells and for runs.
+"""The row that claims are decided by: one type for published figures and for runs.
 
-Figures are in the paper's units: tokens/s over all GPUs, and GB (10^9 bytes) of a GPU's peak.
+Figures are tokens/s over all GPUs, and GB (10^9 bytes) of a GPU's peak.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class ClaimRow:
-    """A cell of the paper, a line of its other tables, or a run.
+    """A published cell, a line of another published table, or a run.
 
     `batches` are the words by which a claim asks for the batch: its number of samples a GPU, 'one' and 'largest'.
     `setting` is all that two rows must share to be compared, whatever a claim is about. `platform` has the

@@ -1,6 +1,6 @@
 """The shapes of a claim: what is counted or divided, and the limits within which the claim holds or holds partly.
 
-Every shape has one function, `answer`, which is the same for the paper's cells and for runs.
+Every shape has one function, `answer`, which is the same for published figures and for runs.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Ranks(_Compared):
 
 
 class Formula(Limited):
-    """Arithmetic over the figures of the paper's tables."""
+    """Arithmetic over the figures of published tables."""
 
     shape: Literal["formula"]
     formula: str

@@ -1,4 +1,4 @@
-"""Cumulative distributions of latencies, as in figures 7 to 10 of the paper, and throughput against interactivity."""
+"""Cumulative distributions of latencies, and throughput against interactivity."""
 
 from __future__ import annotations
 

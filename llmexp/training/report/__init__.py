@@ -1,1 +1,1 @@
-"""The report of runs that trained: the paper's table with its conclusions, and pictures."""
+"""The report of runs that trained: their table with its conclusions, and pictures."""
