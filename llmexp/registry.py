@@ -1,6 +1,7 @@
 """The tasks, the engines, the families of microbenchmarks and the published references by name.
 
-Other packages add theirs. Each is loaded when it is asked for. Rooms that serve all of them know them by this registry alone.
+Other packages add theirs. Each is loaded when it is asked for. Rooms that serve all of them know them by this registry
+alone.
 """
 
 from __future__ import annotations
