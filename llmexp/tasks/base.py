@@ -38,7 +38,7 @@ class Task(ABC, Generic[C, P]):
     """The type of a line of samples.<rank>.jsonl."""
     summary_type: ClassVar[type[RankSummary]] = RankSummary
     """The type of rank.<rank>.json."""
-    metrics: ClassVar[Metrics]
+    metrics: Metrics
     """The metrics that are computed from each repeat."""
     headlines: ClassVar[tuple[str, ...]] = ()
     """Names of the metrics that stand beside the rate where there is room for a few only, as in lists of runs."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from math import isfinite
 from pathlib import Path
 
+from llmexp.analysis.metric import Metrics
 from llmexp.analysis.stability import is_known_to
 from llmexp.record.memory import Fit
 from llmexp.record.result import Doubt, DoubtKind, Metric, ResultPoint, RunResult
@@ -16,7 +18,7 @@ from llmexp.training.config import TrainingConfig
 from llmexp.training.convergence import divergence
 from llmexp.training.describe import describe, precision_note
 from llmexp.training.largest_batch import next_trial, points_of, settled, with_batch
-from llmexp.training.metrics import METRICS
+from llmexp.training.outside_metrics import all_metrics
 from llmexp.training.plan.fit import fit_of
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.planning import plan_training
@@ -39,7 +41,6 @@ class Training(Task[TrainingConfig, TrainingPlan]):
     plan_type = TrainingPlan
     sample_type = StepSample
     summary_type = TrainingSummary
-    metrics = METRICS
     headlines = ("mfu", "peak_device_used_bytes", "peak_allocated_bytes", "peak_rss_bytes")
     curves = ("loss",)
     row_type = TrainingRow
@@ -49,8 +50,17 @@ class Training(Task[TrainingConfig, TrainingPlan]):
     def __init__(self, name: str) -> None:
         self.name = name
 
+    @cached_property
+    def metrics(self) -> Metrics:  # type: ignore[override]
+        """llmexp's own metrics of training, and those of other packages."""
+        return all_metrics()
+
     def plan(self, config: TrainingConfig) -> TrainingPlan:
-        """Plan method, degrees, native configuration, and the arithmetic of batch, FLOPs and memory."""
+        """Plan method, degrees, native configuration, and the arithmetic of batch, FLOPs and memory.
+
+        A package whose metric is broken is told before anything is measured: raises ConfigError.
+        """
+        all_metrics()
         return plan_training(config)
 
     def describe(self, plan: TrainingPlan) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -120,6 +121,15 @@ def test_notices_are_logged_and_handlers_of_the_program_stay(caplog: pytest.LogC
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         ("WARNING", "model=tiny is replaced by model=7b, which comes later")
     ]
+
+
+def test_the_page_s_example_runs(runner: object, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = Path(__file__).parents[2] / "docs" / "notebooks.md"
+    (example,) = (one for one in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL) if "llmexp.run" in one)
+    exec(example, {})
+    planned, *ran = capsys.readouterr().out.splitlines()[1:]
+    assert planned == "7b R+Z3 surely 592.35 None"
+    assert [line.split()[1] for line in ran] == ["success"] * 6
 
 
 @pytest.mark.ranks

@@ -1,13 +1,17 @@
 """A package of somebody else's is really installed.
 
-It adds an atom, an optimizer, a model class, an engine, hardware and an experiment.
+It adds an atom, an optimizer, a model class, an engine, a metric, hardware and an experiment.
 """
 
 from __future__ import annotations
 
+import csv
 import json
+import shutil
+import sqlite3
 import subprocess
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -33,7 +37,7 @@ def pretend_to_install(site: Path, group: str, line: str, source: str = "") -> N
 
 
 @pytest.mark.ranks
-def test_all_that_a_package_adds_runs(installed: Path, llmexp: Llmexp, tmp_path: Path) -> None:
+def test_all_that_a_package_adds_runs(installed: Path, llmexp: Llmexp, tmp_path: Path, empty_store: Path) -> None:
     done = llmexp(
         installed, "experiment=outside", "tracking=none", "measure.profile=false", "measure.threads_per_rank=1"
     )
@@ -52,6 +56,19 @@ def test_all_that_a_package_adds_runs(installed: Path, llmexp: Llmexp, tmp_path:
     assert result.what_ran["model_class"] == "llmexp_outside.ranks.CappedLlama"
     assert rank["parameters"] - rank["trainable_parameters"] == EMBEDDING
     assert result.environment["distributions"]["llmexp-outside"] == "1.2"
+    first_step_s = result.metrics["first_step_time_s"]
+    assert first_step_s.mean > 0
+    assert "1st step s: wall time of the first step, which compiles and allocates, on the slowest rank" in done.stdout
+    (line,) = csv.DictReader((tmp_path / "outputs" / "outside" / "report.csv").read_text().splitlines())
+    assert float(line["first_step_time_s"]) == pytest.approx(first_step_s.mean)
+    assert "| 1st step s |" in (tmp_path / "outputs" / "outside" / "report.md").read_text()
+    shutil.copy(empty_store, tmp_path / "store.db")
+    assert llmexp(installed, "sync", "--uri", "sqlite:///store.db").returncode == 0
+    with closing(sqlite3.connect(tmp_path / "store.db")) as store:
+        recorded = store.execute("SELECT value FROM metrics WHERE key = 'first_step_time_s'").fetchall()
+    assert recorded == [(first_step_s.mean,)]
+    seen = json.loads(llmexp(installed, "report", "--json").stdout)
+    assert seen["metrics"]["pretrain"]["first_step_time_s"]["unit"] == "s"
 
 
 def test_a_plan_says_what_the_package_decides_and_leaves_unsaid_what_only_building_shows(
@@ -127,6 +144,20 @@ def test_help_and_configuration_show_what_a_package_adds(installed: Path, llmexp
             "references paper = guest:W: there is a paper already; give it another name, or uninstall guest",
         ),
         ("references", "mine = guest:W", "W = 1", "references mine = guest:W is a int, not a Reference"),
+        (
+            "metrics",
+            "MFU = guest:W",
+            "",
+            "metrics MFU = guest:W: there is a MFU already; give it another name, or uninstall guest",
+        ),
+        ("metrics", "mine_s = guest:W", "W = 1", "metrics mine_s = guest:W is a int, not a MetricSpec"),
+        (
+            "metrics",
+            "my.time = guest:W",
+            "from llmexp.extend import metric\nW = metric('s')(len)",
+            "metrics my.time: a metric's name is a word of letters, digits and _, with its unit at the end, as in "
+            "slow_step_time_s",
+        ),
         (
             "conf",
             "mine = guest.conf",

@@ -14,6 +14,7 @@ from llmexp.report.notes import ending_note, mark
 from llmexp.report.ratio import RateRatio
 from llmexp.report.row import OOM
 from llmexp.training.metrics import METRICS
+from llmexp.training.outside_metrics import outside_metrics
 from llmexp.training.report.converged import DIVERGED
 from llmexp.training.report.flops_column import flops_cell, flops_header, flops_unit
 from llmexp.training.report.memory_column import memory_header, memory_unit
@@ -37,6 +38,7 @@ def columns(report: TrainingSection) -> list[Column]:
         *_measured(report),
         *_compared(report),
         *_share_of_hardware(report),
+        *(report.metric_column(spec) for spec in outside_metrics() if spec.column),
         *report.beside.columns("values"),
     ]
     return [column for column in found if not column.dispensable or any(column.cells)]

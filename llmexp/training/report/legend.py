@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from llmexp.report.control import control_lines
-from llmexp.report.legend import applying, legend_of_runs, legend_of_signs
+from llmexp.report.legend import applying, legend_of_runs, legend_of_signs, small
 from llmexp.report.signs import PARTLY_TRAINED
+from llmexp.training.outside_metrics import outside_metrics
 from llmexp.training.report.conclusion import conclusion
 from llmexp.training.report.converged import NAIVE, convergence_legend
 from llmexp.training.report.fairness import fairness
@@ -33,6 +34,7 @@ def legend(report: TrainingSection) -> list[str]:
         *applying(lines),
         *report.beside.legend("signs"),
         *applying({_PARTLY: any(row.partly_trained for row in report.rows)}),
+        *applying(_of_packages(report)),
         *report.beside.legend("values"),
         *legend_of_runs(report.rows, report.shared),
         *conclusion(report.comparable, report.named),
@@ -42,6 +44,15 @@ def legend(report: TrainingSection) -> list[str]:
         *report.beside.legend("scaling"),
         *fairness(report.rows),
     ]
+
+
+def _of_packages(report: TrainingSection) -> dict[str, bool]:
+    """Say what the columns of other packages show."""
+    return {
+        f"{spec.column.header}: {small(spec.help)}": any(row.metric(spec.name) for row in report.rows)
+        for spec in outside_metrics()
+        if spec.column
+    }
 
 
 def _of_costs(report: TrainingSection) -> dict[str, bool]:
