@@ -83,6 +83,11 @@ def known_files() -> Iterator[KnownFile]:
             yield KnownFile(name, next(place for root in package.__path__ if (place := Path(root) / name).is_file()))
 
 
+def files_of(package: str) -> list[str]:
+    """Return the names of an importable package's YAML files, by group and option, sorted."""
+    return sorted(_files(import_module(package)))
+
+
 def distribution(point: EntryPoint) -> str:
     """Return the name by which pip knows the package of an entry point."""
     return point.dist.name if point.dist else point.module

@@ -33,6 +33,7 @@ COMMAND_NAMES = (
     "reproduce",
     "export",
     "schema",
+    "test-extension",
 )
 OUTPUTS = "outputs"
 

@@ -125,7 +125,7 @@ def test_help_names_every_command(llmexp):
     from llmexp.cli.arguments import COMMAND_NAMES
 
     _, out, _ = llmexp("--help")
-    named = {name for words in re.findall(r"^  llmexp ([a-z|]+)", out, re.MULTILINE) for name in words.split("|")}
+    named = {name for words in re.findall(r"^  llmexp ([a-z|-]+)", out, re.MULTILINE) for name in words.split("|")}
     assert named == set(COMMAND_NAMES)
 
 

@@ -32,7 +32,7 @@ class Command(Protocol):
 
 def command(name: str) -> Command:
     """Import the module of a command."""
-    return cast(Command, import_module(f"{__name__}.{name}"))
+    return cast(Command, import_module(f"{__name__}.{name.replace('-', '_')}"))
 
 
 def carry_out(name: str, words: Sequence[str]) -> int:
