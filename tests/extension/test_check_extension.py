@@ -59,6 +59,7 @@ def test_the_package_of_others_does_what_it_says(installed: Path, llmexp: Llmexp
         "atom E loads, and its name is free",
         "conf model/capped.yaml composes and plans",
         "atom E changes what it says",
+        "engine averaging on two ranks has the losses of one process",
         "engine clipping on two ranks has the losses of one process",
         "engine hashlib measures task=hash",
         "metric first_step_time_s gives a number",

@@ -164,7 +164,8 @@ def test_its_plan_says_what_it_decides(installed: Path, llmexp: Callable[..., ob
         (("digest.block_bytes=1",), "digest is of task=hash: add that, or leave it out"),
         (
             ("engine=hashlib",),
-            "unknown engine 'hashlib': choices are deepspeed, megatron, script, torch, clipping, with task=pretrain",
+            "unknown engine 'hashlib': choices are deepspeed, megatron, script, torch, averaging, clipping, "
+            "with task=pretrain",
         ),
     ],
 )

@@ -1,4 +1,7 @@
-"""A task of its own, for the driver: how fast bytes are digested."""
+"""A task of its own, for the driver: how fast bytes are digested.
+
+conf/task/hash.yaml has its keys with their values, hashing_worker.py is its rank.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,7 @@ from llmexp.extend import (
 WORKER = "llmexp_outside.hashing_worker"
 
 
+# Its sections of the configuration: types and ranges are checked before anything starts.
 class DigestConfig(Section):
     algorithm: str
     block_bytes: Annotated[int, Field(ge=1)]
@@ -45,38 +49,47 @@ class HashConfig(RunConfig):
     measure: BlocksConfig
 
 
+# A line of samples.<rank>.jsonl.
 class Block(Sample):
     """A block that was digested."""
 
     digested_bytes: int
 
+    # The work of a sample, in the unit of the rate.
     @property
     def amount(self) -> float:
         return self.digested_bytes
 
+    # What is worth a curve, and goes to MLflow sample by sample.
     @property
     def values(self) -> dict[str, float]:
         return {"digested_bytes": self.digested_bytes}
 
 
 class HashPlan(RunPlan):
+    # The metric by which runs are judged, compared and their cost expected.
     rate = "bytes_per_s"
+    # As in "block 3 of 45".
     sample_name = "block"
 
     config: HashConfig
 
+    # What is compared: it names the run and its folder.
     @property
     def subject(self) -> dict[str, str]:
         return {"algorithm": self.config.digest.algorithm}
 
+    # What runs must share for their rates to be compared; another value is another table.
     @property
     def work(self) -> dict[str, str]:
         return super().work | {"block_bytes": str(self.config.digest.block_bytes)}
 
+    # What decides, with the subject, how long a sample of an amount takes: by it costs are expected.
     @property
     def kind(self) -> dict[str, str]:
         return super().work
 
+    # Of a repeat, warm-up included; progress and status show them.
     @property
     def samples(self) -> int:
         return self.config.measure.warmup_blocks + self.config.measure.blocks
@@ -90,6 +103,7 @@ class HashPlan(RunPlan):
         return self.config.digest.block_bytes
 
 
+# The first argument is the unit, the second which direction is better; the docstring is the legend. See metrics.py.
 METRICS = Metrics()
 
 
@@ -109,6 +123,8 @@ def digest_bits(repeat: Repeat[Block, RankSummary], plan: HashPlan) -> Measureme
 
 class HashlibEngine(Engine[HashConfig]):
     name = "hashlib"
+    # The tasks that it does, the values of engine.launcher that start it, the modules that its ranks cannot do without,
+    # and the distributions whose versions make a result stale.
     tasks = ("hash",)
     launchers = ("python",)
     modules = ()
@@ -116,21 +132,25 @@ class HashlibEngine(Engine[HashConfig]):
 
 
 class Hash(Task[HashConfig, HashPlan]):
+    # As in its entry point and in conf/task/hash.yaml.
     name = "hash"
     config_type = HashConfig
     plan_type = HashPlan
     sample_type = Block
     metrics = METRICS
 
+    # Everything is decided here. `identity` is the digest of what is measured; None of `skip` means that it runs.
     def plan(self, config: HashConfig) -> HashPlan:
         command = ranks_of(config, 1, WORKER)
         return HashPlan(
             id=identity(config, {}), processes=1, devices=1, engine_config={}, command=command, config=config
         )
 
+    # What `llmexp plan` says besides, by label.
     def describe(self, plan: HashPlan) -> dict[str, str]:
         return {"digests": f"{plan.samples} blocks of {plan.config.digest.block_bytes} bytes"}
 
+    # Further answers of a run, where it gives several. `Task` has more hooks, each with a default.
     def points(self, plan: HashPlan, repeats: Sequence[Repeat[Any, Any]]) -> list[ResultPoint]:
         halves = [(half, [_of_half(repeat, half) for repeat in repeats]) for half in (0, 1)]
         return [

@@ -12,6 +12,7 @@ from llmexp.extend_ranks import Rank, main
 from llmexp_outside.hashing import Block, HashPlan
 
 
+# Called with plan.json and this rank: it writes a sample a line, and returns the summary, rank.<r>.json.
 def work(plan: HashPlan, rank: Rank) -> RankSummary:
     digest, data, origin_s, window_s = (
         hashlib.new(plan.config.digest.algorithm),
@@ -37,5 +38,6 @@ def work(plan: HashPlan, rank: Rank) -> RankSummary:
     )
 
 
+# `main` reads the plan, keeps the output in the log and turns an error into failure.<r>.json.
 if __name__ == "__main__":
     main(work, lambda: HashPlan)
