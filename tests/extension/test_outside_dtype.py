@@ -65,7 +65,7 @@ def test_an_engine_that_does_not_state_it_skips_the_run(
 ) -> None:
     done = llmexp(installed, "plan", "--json", *words)
     assert done.returncode == 0, done.stderr
-    assert said in str(json.loads(done.stdout)["skip"])
+    assert said in str(json.loads(done.stdout)["plan"]["skip"])
 
 
 def test_without_the_package_it_is_no_dtype(llmexp: Llmexp, tmp_path: Path) -> None:

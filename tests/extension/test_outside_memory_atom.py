@@ -21,7 +21,7 @@ def plan(installed: Path, llmexp: Llmexp) -> Callable[..., dict[str, Any]]:
     def planned(*words: str) -> dict[str, Any]:
         done = llmexp(installed, "plan", "--json", *words)
         assert done.returncode == 0, done.stderr
-        made: dict[str, Any] = json.loads(done.stdout)
+        made: dict[str, Any] = json.loads(done.stdout)["plan"]
         return made
 
     return planned
