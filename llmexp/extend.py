@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from llmexp.record.result import ResultPoint
     from llmexp.record.run_id import identity
     from llmexp.record.samples import RankSummary, Sample
+    from llmexp.report.columns import Column, Detail
+    from llmexp.report.references.beside import Beside, Place
+    from llmexp.report.references.reference import Reference
+    from llmexp.report.references.view import View
     from llmexp.report.row import Row
     from llmexp.report.section import Section as ReportSection
     from llmexp.schema import AdapterConfig, MeasureConfig, RunConfig, Section
@@ -108,6 +112,13 @@ _PLACES = {
     "over_repeats": "llmexp.analysis.quantity",
     "Row": "llmexp.report.row",
     "ReportSection": "llmexp.report.section:Section",
+    # published figures
+    "Reference": "llmexp.report.references.reference",
+    "Beside": "llmexp.report.references.beside",
+    "Place": "llmexp.report.references.beside",
+    "View": "llmexp.report.references.view",
+    "Column": "llmexp.report.columns",
+    "Detail": "llmexp.report.columns",
     # wrong input
     "ConfigError": "llmexp.errors",
 }
@@ -136,6 +147,12 @@ __all__ = [
     "bytes_of",
     "Atom",
     "Command",
+    "Reference",
+    "Beside",
+    "Place",
+    "View",
+    "Column",
+    "Detail",
     "ConfigError",
     "DeepSpeedEngine",
     "Engine",

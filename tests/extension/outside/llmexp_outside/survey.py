@@ -6,13 +6,7 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from llmexp.record.plan import RunPlan
-from llmexp.report.columns import Column, Detail
-from llmexp.report.references.beside import Beside, Place
-from llmexp.report.references.reference import Reference
-from llmexp.report.references.view import View
-from llmexp.report.row import Row
-from llmexp.report.section import Section
+from llmexp.extend import Beside, Column, Detail, Place, Reference, ReportSection, Row, RunPlan, View
 
 BYTES_PER_S = {"sha256": 2e8}
 
@@ -23,7 +17,7 @@ def printed(row: Row) -> float | None:
 
 @dataclass(frozen=True)
 class DigestsBeside(Beside):
-    section: Section
+    section: ReportSection
 
     def columns(self, place: Place) -> Sequence[Column]:
         if place != "values":
@@ -61,7 +55,7 @@ class Survey(Reference):
     def published_rate(self, plan: RunPlan) -> float | None:
         return BYTES_PER_S.get(next(iter(plan.subject.values()))) if plan.config.task.name == "hash" else None
 
-    def beside(self, section: Section) -> Beside:
+    def beside(self, section: ReportSection) -> Beside:
         return DigestsBeside(section) if section.rows[0].work["task"] == "hash" else Beside()
 
 
