@@ -19,7 +19,7 @@ from pydantic import Field
 from benchmarks.faults.sitecustomize import FAULTS
 from llmexp.record.folder import find_runs
 from llmexp.record.samples import Record
-from llmexp.record.trained import Trained
+from llmexp.record.trained import TrainedRun
 from llmexp.report.row import read_row
 
 HERE = Path(__file__).parent
@@ -94,7 +94,7 @@ class Training(Record):
     precision: str
     layout: str = Field(description="engine and words, or the libraries and kernels that were others")
     fault: str = ""
-    did: Trained
+    did: TrainedRun
 
 
 def read_trainings(path: Path = KEPT) -> list[Training]:
@@ -117,7 +117,7 @@ def commands(task: str, precision: str, older: str | None) -> Iterator[tuple[str
         yield "torch", fault, [*said, "engine=torch", *BROKEN.split()], variables, sys.executable
 
 
-def trained(words: Sequence[str], variables: dict[str, str], python: str) -> Trained | None:
+def trained(words: Sequence[str], variables: dict[str, str], python: str) -> TrainedRun | None:
     """Measure one run in a folder of its own, and return what it did; None where it was skipped or has failed."""
     with tempfile.TemporaryDirectory(prefix="llmexp-trainings-") as folder:
         command = [python, "-m", "llmexp", *words]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from benchmarks.figure import Figure
 from benchmarks.rates import rate
-from llmexp.launchers.micro.case import Place
+from llmexp.launchers.micro.case import CasePlace
 from llmexp.launchers.micro.worker import maker
 from llmexp.micro.families.base import MicroPoint
 from llmexp.registry import get_family
@@ -33,7 +33,7 @@ SEEN, SEEN_AT_TIMES = ROWS // 8, (ROWS // 64, 1)
 
 def micro_verdicts(folder: Path, tries: int) -> Iterator[Figure]:
     """Yield the rates in percent; kernels are those of this machine's CPU."""
-    place = Place(torch.device("cpu"), 0, 1, 0, folder)
+    place = CasePlace(torch.device("cpu"), 0, 1, 0, folder)
     for dtype in ("fp32", "bf16"):
         points = [MicroPoint(family=family, kind=kind, dtype=dtype, sizes=sizes) for family, kind, sizes in KERNELS]
         called = sum(bool(_wrong(point, place, seed)) for point in points for seed in range(tries))
@@ -46,7 +46,7 @@ def micro_verdicts(folder: Path, tries: int) -> Iterator[Figure]:
         yield rate(f"product without {rows} of {ROWS} rows found: bf16", found, tries, floor=floor)
 
 
-def _wrong(point: MicroPoint, place: Place, seed: int) -> str:
+def _wrong(point: MicroPoint, place: CasePlace, seed: int) -> str:
     torch.manual_seed(seed)
     return maker(get_family(point.family))(point, place).wrong()
 

@@ -17,7 +17,7 @@ from benchmarks.rates import rate
 from llmexp.analysis.blocked import blocked_verdicts, over_blocks
 from llmexp.analysis.many_rows import MARGIN, Answer, verdicts
 from llmexp.record.result import Metric
-from llmexp.sweep.ab.turns import CONTROL, A, B, Turn, blocks
+from llmexp.sweep.ab.turns import CONTROL, A, B, SideTurn, blocks
 
 Values = np.ndarray[Any, np.dtype[np.float64]]
 # (random numbers, sweeps, measurements, repeats of a run) -> logarithms, of shape (sweeps, measurements).
@@ -151,12 +151,15 @@ def in_turns(case: Compared, sweeps: int) -> Answers:
     found: Answers = []
     for speeds in np.exp(shares * case.noise(np.random.default_rng(0), (sweeps, len(turns)), case.repeats)):
 
-        def speed(turn: Turn, speeds: Values = speeds) -> float:
+        def speed(turn: SideTurn, speeds: Values = speeds) -> float:
             shift = shifts[turn.row - 1] if turn.measures == B else 0.0
             return float(speeds[turns[turn]] * np.exp(shift))
 
         rounds = range(1, case.repeats + 1)
-        rows = [[(speed(Turn(k, row, A)), speed(Turn(k, row, B))) for k in rounds] for row in range(1, case.rows + 1)]
-        control = over_blocks([(speed(Turn(k, 1, A)), speed(Turn(k, 1, CONTROL))) for k in rounds])
+        rows = [
+            [(speed(SideTurn(k, row, A)), speed(SideTurn(k, row, B))) for k in rounds]
+            for row in range(1, case.rows + 1)
+        ]
+        control = over_blocks([(speed(SideTurn(k, 1, A)), speed(SideTurn(k, 1, CONTROL))) for k in rounds])
         found.append([one.answer for one in blocked_verdicts(rows, control)])
     return found

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from llmexp.record.run_id import identity
     from llmexp.record.samples import RankSummary, Sample
     from llmexp.report.columns import Column, Detail
-    from llmexp.report.references.beside import Beside, Place
+    from llmexp.report.references.beside import Beside, ColumnPlace
     from llmexp.report.references.reference import Reference
     from llmexp.report.references.view import View
     from llmexp.report.row import Row
-    from llmexp.report.section import Section as ReportSection
+    from llmexp.report.section import ReportSection
     from llmexp.schema import AdapterConfig, MeasureConfig, RunConfig, Section
     from llmexp.schema.section import Sizes
     from llmexp.serving.engine import ServingEngine
@@ -111,11 +111,11 @@ _PLACES = {
     "ResultPoint": "llmexp.record.result",
     "over_repeats": "llmexp.analysis.quantity",
     "Row": "llmexp.report.row",
-    "ReportSection": "llmexp.report.section:Section",
+    "ReportSection": "llmexp.report.section",
     # published figures
     "Reference": "llmexp.report.references.reference",
     "Beside": "llmexp.report.references.beside",
-    "Place": "llmexp.report.references.beside",
+    "ColumnPlace": "llmexp.report.references.beside",
     "View": "llmexp.report.references.view",
     "Column": "llmexp.report.columns",
     "Detail": "llmexp.report.columns",
@@ -149,7 +149,7 @@ __all__ = [
     "Command",
     "Reference",
     "Beside",
-    "Place",
+    "ColumnPlace",
     "View",
     "Column",
     "Detail",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from llmexp.launchers.data.packing import model_inputs
-    from llmexp.launchers.micro.case import Case, Place
+    from llmexp.launchers.micro.case import Case, CasePlace
     from llmexp.launchers.models.assembly import class_name, optimizer, seeded_model, trained, with_atoms
     from llmexp.launchers.rank.frame import Rank, join_group, main
     from llmexp.launchers.training.measuring import run_rank
@@ -32,7 +32,7 @@ _PLACES = {
     "class_name": "llmexp.launchers.models.assembly",
     # a point of a family of microbenchmarks
     "Case": "llmexp.launchers.micro.case",
-    "Place": "llmexp.launchers.micro.case",
+    "CasePlace": "llmexp.launchers.micro.case",
     # a pass, and what an optimizer holds
     "MicroBatch": "llmexp.measure.batch",
     "model_inputs": "llmexp.launchers.data.packing",
@@ -42,7 +42,7 @@ _PLACES = {
 
 __all__ = [
     "Case",
-    "Place",
+    "CasePlace",
     "MicroBatch",
     "Rank",
     "class_name",

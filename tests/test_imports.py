@@ -291,6 +291,32 @@ def test_the_rule_sees_an_offence(module: str, source: str) -> None:
     assert len(set(offences(module, source))) == 1
 
 
+def types_of(source: str) -> Iterator[str]:
+    """Public types that a source defines: its classes, and the names that it gives to other types."""
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.ClassDef):
+            names = [node.name]
+        else:
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            names = [each.id for each in targets if isinstance(each, ast.Name) and re.match("[A-Z][a-z]", each.id)]
+        yield from (name for name in names if not name.startswith("_"))
+
+
+def test_a_type_that_rooms_share_has_a_name_of_its_own() -> None:
+    defined: dict[str, list[str]] = {}
+    for module, path in MODULES.items():
+        for name in types_of(path.read_text()):
+            defined.setdefault(name, []).append(module)
+    users = {(own, module) for module in MODULES for each in IMPORTED[module] if (own := own_name(each))}
+    shared = {
+        name: modules
+        for name, modules in defined.items()
+        if len(modules) > 1
+        if any((f"{one}.{name}", user) in users for one in modules for user in MODULES if room_of(user) != room_of(one))
+    }
+    assert shared == {}
+
+
 def test_what_only_a_type_checker_reads_is_no_import() -> None:
     source = "import json\nif TYPE_CHECKING:\n    import torch"
     assert list(imported(source)) == ["json"]

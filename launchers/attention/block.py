@@ -16,7 +16,7 @@ Triple = tuple[Tensor, Tensor, Tensor]
 
 
 @dataclass(frozen=True)
-class Block(ABC):
+class AttentionBlock(ABC):
     """A block: query [batch, heads, seq, head_dim], key and value [batch, kv_heads, seq, head_dim].
 
     Set `causal` where queries and keys are of the same positions.
@@ -40,7 +40,7 @@ class Block(ABC):
         """
 
 
-class FlashBlock(Block):
+class FlashBlock(AttentionBlock):
     """A block computed by torch's flash kernels, which raise RuntimeError where they cannot take the inputs."""
 
     def attend(self) -> Pair:
@@ -73,7 +73,7 @@ class FlashBlock(Block):
         )
 
 
-class UnfusedBlock(Block):
+class UnfusedBlock(AttentionBlock):
     """A block computed in three steps: scores, softmax in fp32, weighted values."""
 
     def attend(self) -> Pair:

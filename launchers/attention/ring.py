@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, distributed
 from torch.distributed import P2POp, ProcessGroup
 
-from llmexp.launchers.attention.block import Block
+from llmexp.launchers.attention.block import AttentionBlock
 
 ALL = slice(None)
 
@@ -24,7 +24,7 @@ class Ring:
     """The ranks that share a sequence, and how each computes a block."""
 
     group: ProcessGroup
-    block: Callable[..., Block]
+    block: Callable[..., AttentionBlock]
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """Return the output for this rank's two chunks, in the shapes of Block; backward computes every block again."""

@@ -10,7 +10,7 @@ from megatron.core import parallel_state
 from megatron.core.transformer import TransformerConfig
 from torch import Tensor, nn
 
-from llmexp.launchers.attention.block import Block, FlashBlock, UnfusedBlock
+from llmexp.launchers.attention.block import AttentionBlock, FlashBlock, UnfusedBlock
 from llmexp.launchers.attention.causal import flash, unfused
 from llmexp.launchers.attention.ring import Ring
 from llmexp.launchers.attention.ulysses import to_heads, to_sequence
@@ -22,7 +22,7 @@ class RingCoreAttention(nn.Module):
     query is [seq / cp, batch, heads, head_dim], the result [seq / cp, batch, heads x head_dim].
     """
 
-    block: ClassVar[type[Block]]
+    block: ClassVar[type[AttentionBlock]]
 
     def __init__(self, config: TransformerConfig, softmax_scale: float | None = None, **_: Any) -> None:
         super().__init__()

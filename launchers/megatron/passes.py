@@ -14,7 +14,7 @@ from llmexp.measure.batch import MicroBatch
 
 
 @dataclass(frozen=True)
-class Share:
+class PassShare:
     """The input ids, the tokens that follow them and whether those count, all [micro, seq_len / cp].
 
     `counted` is the number of tokens that count in whole sequences.
@@ -26,7 +26,7 @@ class Share:
     counted: torch.Tensor
 
     @classmethod
-    def of(cls, batch: MicroBatch) -> Share:
+    def of(cls, batch: MicroBatch) -> PassShare:
         """Return this rank's share of a pass."""
         targets = functional.pad(batch.labels[:, 1:], (0, 1), value=IGNORED)
         counts = targets != IGNORED

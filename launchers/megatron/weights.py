@@ -35,7 +35,7 @@ _PLAIN: dict[str, tuple[str, int | None]] = {
 _LAYER = re.compile(r"decoder\.layers\.(\d+)\.(.+)")
 _EXPERT = re.compile(r"mlp\.experts\.local_experts\.(\d+)\.(.+)")
 
-Whole = Callable[[str, int, int], torch.Tensor]
+WholeTensor = Callable[[str, int, int], torch.Tensor]
 
 
 def fill_stage(stage: GPTModel, model: SizedModel, seed: int) -> None:
@@ -93,7 +93,7 @@ def _fill(name: str, parameter: nn.Parameter, model: SizedModel, seed: int) -> N
         set_tensor_model_parallel_attributes(parameter, True, cut, 1)
 
 
-def _query_key_value(whole: Whole, model: SizedModel, rank: int, tp: int) -> torch.Tensor:
+def _query_key_value(whole: WholeTensor, model: SizedModel, rank: int, tp: int) -> torch.Tensor:
     """Return this rank's rows, grouped by key and value head: a group's queries, its key, its value."""
     groups, width = model.num_kv_heads, model.head_dim
     rows = {"q": model.num_heads * width, "k": groups * width, "v": groups * width}
@@ -104,13 +104,13 @@ def _query_key_value(whole: Whole, model: SizedModel, rank: int, tp: int) -> tor
     return torch.cat(parts, dim=1).chunk(tp)[rank].flatten(0, 1)
 
 
-def _gate_up(whole: Whole, model: SizedModel, rank: int, tp: int) -> torch.Tensor:
+def _gate_up(whole: WholeTensor, model: SizedModel, rank: int, tp: int) -> torch.Tensor:
     """Return this rank's rows of the gate, then its rows of the up projection."""
     shape = (model.intermediate_size, model.hidden_size)
     return torch.cat([whole(f"mlp.{leaf}_proj.weight", *shape).chunk(tp)[rank] for leaf in ("gate", "up")])
 
 
-def _stacked_gate_up(whole: Whole, model: SizedModel, rank: int, tp: int) -> torch.Tensor:
+def _stacked_gate_up(whole: WholeTensor, model: SizedModel, rank: int, tp: int) -> torch.Tensor:
     """Return this rank's rows for one expert, whose gate and up projection are one matrix."""
     joined = whole("mlp.experts.gate_up_proj", 2 * model.intermediate_size, model.hidden_size)
     return torch.cat([half.chunk(tp)[rank] for half in joined.chunk(2)])

@@ -24,7 +24,7 @@ from torch import distributed, nn
 from llmexp.launchers.megatron.adamw import build_optimizer
 from llmexp.launchers.megatron.cpu import let_megatron_run_on
 from llmexp.launchers.megatron.model import form_groups, stages, transformer_config
-from llmexp.launchers.megatron.passes import Share
+from llmexp.launchers.megatron.passes import PassShare
 from llmexp.launchers.megatron.state import parts, state_tensors, torch_optimizers
 from llmexp.launchers.rank.frame import join_group
 from llmexp.launchers.training.measuring import run_rank
@@ -101,7 +101,7 @@ class MegatronTraining:
         (stage,) = self.stages
         losses = []
         for number, batch in enumerate(passes, start=1):
-            share = Share.of(batch)
+            share = PassShare.of(batch)
             loss = share.loss(share.through(stage))
             losses.append(loss.detach())
             mark("forward")
@@ -145,7 +145,7 @@ class MegatronTraining:
 def _step(
     batches: Iterator[MicroBatch], stage: DistributedDataParallel
 ) -> tuple[torch.Tensor, Callable[[torch.Tensor], Any]]:
-    share = Share.of(next(batches))
+    share = PassShare.of(next(batches))
 
     def loss(losses: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         own = share.loss(losses)

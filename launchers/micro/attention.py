@@ -13,7 +13,7 @@ from llmexp.errors import ConfigError
 from llmexp.launchers.attention.causal import flash, unfused
 from llmexp.launchers.attention.fused import restore, sdpa_of
 from llmexp.launchers.micro.attention_check import wrong_gradients, wrong_result
-from llmexp.launchers.micro.case import Case, Place
+from llmexp.launchers.micro.case import Case, CasePlace
 from llmexp.launchers.micro.checks import some
 from llmexp.micro.families.base import MicroPoint
 
@@ -79,7 +79,7 @@ class _Backward:
         return problem
 
 
-def attention(point: MicroPoint, place: Place) -> Case:
+def attention(point: MicroPoint, place: CasePlace) -> Case:
     """Attend forward, or from kept outputs backward."""
     kernel, _, way = point.kind.rpartition("_")
     attend, what_ran = attend_by(kernel)

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Place:
+class CasePlace:
     """Where a point is measured: the rank's device among all ranks, the last cache, and a folder for files."""
 
     device: torch.device

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, distributed
 
 from llmexp.dtypes import SINGLE, bytes_of
-from llmexp.launchers.micro.case import Case, Place
+from llmexp.launchers.micro.case import Case, CasePlace
 from llmexp.micro.families.base import MicroPoint
 
 ROOT = 0
@@ -29,7 +29,7 @@ class _Exchange:
     wanted: Callable[[], Tensor | None]
 
 
-def collective(point: MicroPoint, place: Place) -> Case:
+def collective(point: MicroPoint, place: CasePlace) -> Case:
     """Make the buffers of a collective; its result is checked with the values of `_of_rank`, whose sum is `_of_all`."""
     ranks = place.world_size
     length = max(ranks, point.sizes["bytes"] // bytes_of(SINGLE) // ranks * ranks)
@@ -61,12 +61,12 @@ def _pattern(like: Tensor) -> Tensor:
     return (torch.arange(like.numel(), dtype=torch.int32, device=like.device) % PERIOD).to(like.dtype)
 
 
-def _all_reduce(place: Place, length: int) -> _Exchange:
+def _all_reduce(place: CasePlace, length: int) -> _Exchange:
     buffer = place.random(length)
     return _Exchange(lambda: distributed.all_reduce(buffer), buffer, buffer, lambda: _of_all(place.world_size, buffer))
 
 
-def _reduce(place: Place, length: int) -> _Exchange:
+def _reduce(place: CasePlace, length: int) -> _Exchange:
     buffer = place.random(length)
 
     def wanted() -> Tensor | None:
@@ -75,12 +75,12 @@ def _reduce(place: Place, length: int) -> _Exchange:
     return _Exchange(lambda: distributed.reduce(buffer, ROOT), buffer, buffer, wanted)
 
 
-def _broadcast(place: Place, length: int) -> _Exchange:
+def _broadcast(place: CasePlace, length: int) -> _Exchange:
     buffer = place.random(length)
     return _Exchange(lambda: distributed.broadcast(buffer, ROOT), buffer, buffer, lambda: _of_rank(ROOT, buffer))
 
 
-def _all_gather(place: Place, length: int) -> _Exchange:
+def _all_gather(place: CasePlace, length: int) -> _Exchange:
     own, gathered = place.random(length // place.world_size), place.random(length)
     return _Exchange(
         lambda: distributed.all_gather_into_tensor(gathered, own),
@@ -90,7 +90,7 @@ def _all_gather(place: Place, length: int) -> _Exchange:
     )
 
 
-def _reduce_scatter(place: Place, length: int) -> _Exchange:
+def _reduce_scatter(place: CasePlace, length: int) -> _Exchange:
     whole, own = place.random(length), place.random(length // place.world_size)
     return _Exchange(
         lambda: distributed.reduce_scatter_tensor(own, whole),
@@ -100,7 +100,7 @@ def _reduce_scatter(place: Place, length: int) -> _Exchange:
     )
 
 
-def _all_to_all(place: Place, length: int) -> _Exchange:
+def _all_to_all(place: CasePlace, length: int) -> _Exchange:
     sent, received = place.random(length), place.random(length)
     return _Exchange(
         lambda: distributed.all_to_all_single(received, sent),
@@ -110,7 +110,7 @@ def _all_to_all(place: Place, length: int) -> _Exchange:
     )
 
 
-def _send_recv(place: Place, length: int) -> _Exchange:
+def _send_recv(place: CasePlace, length: int) -> _Exchange:
     """Send to the next rank and receive from the one before, at the same time."""
     sent, received = place.random(length), place.random(length)
     after, before = (place.rank + 1) % place.world_size, (place.rank - 1) % place.world_size
@@ -126,12 +126,12 @@ def _send_recv(place: Place, length: int) -> _Exchange:
     return _Exchange(call, sent, received, lambda: _of_rank(before, sent))
 
 
-def _part(whole: Tensor, place: Place) -> Tensor:
+def _part(whole: Tensor, place: CasePlace) -> Tensor:
     """Return this rank's part of what all ranks share."""
     return whole.chunk(place.world_size)[place.rank]
 
 
-KINDS: dict[str, Callable[[Place, int], _Exchange]] = {
+KINDS: dict[str, Callable[[CasePlace, int], _Exchange]] = {
     "all_reduce": _all_reduce,
     "all_gather": _all_gather,
     "reduce_scatter": _reduce_scatter,

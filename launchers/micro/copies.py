@@ -8,13 +8,13 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from llmexp.launchers.micro.case import Case, Place
+from llmexp.launchers.micro.case import Case, CasePlace
 from llmexp.micro.families.base import MicroPoint
 
 ON_DEVICE = "device_to_device"
 
 
-def copy(point: MicroPoint, place: Place) -> Case:
+def copy(point: MicroPoint, place: CasePlace) -> Case:
     """Copy so many bytes from one place to another."""
     size = point.sizes["bytes"]
     pinned = point.kind.endswith("_pinned")

@@ -6,14 +6,14 @@ import mmap
 import os
 from functools import partial
 
-from llmexp.launchers.micro.case import Case, Place
+from llmexp.launchers.micro.case import Case, CasePlace
 from llmexp.micro.families.base import MicroPoint
 
 # Direct input and output want addresses and sizes that are multiples of a block.
 BLOCK_BYTES = 4096
 
 
-def disk(point: MicroPoint, place: Place) -> Case:
+def disk(point: MicroPoint, place: CasePlace) -> Case:
     """Write or read a file of random bytes past the page cache; raises OSError where the filesystem cannot."""
     size = -(-point.sizes["bytes"] // BLOCK_BYTES) * BLOCK_BYTES
     path = place.folder / f"micro.{place.rank}.tmp"

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from llmexp.dtypes import bytes_of
-from llmexp.launchers.micro.case import Case, Place
+from llmexp.launchers.micro.case import Case, CasePlace
 from llmexp.launchers.micro.checks import differs, some, tolerance
 from llmexp.micro.families.base import MicroPoint
 
@@ -17,7 +17,7 @@ ROUNDINGS_OF_PRODUCT = 4
 COLUMNS_AT_ONCE = 1024
 
 
-def gemm(point: MicroPoint, place: Place) -> Case:
+def gemm(point: MicroPoint, place: CasePlace) -> Case:
     """Multiply [m, k] by the transposed [n, k], as a linear layer does."""
     m, n, k = (point.sizes[name] for name in "mnk")
     element = bytes_of(point.dtype)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from llmexp.dtypes import SINGLE, bytes_of
-from llmexp.launchers.micro.case import Case, Place
+from llmexp.launchers.micro.case import Case, CasePlace
 from llmexp.launchers.micro.checks import differs, some, tolerance
 from llmexp.micro.families.base import MicroPoint
 
@@ -16,7 +16,7 @@ from llmexp.micro.families.base import MicroPoint
 MOST_NUMBERS = 2**16
 
 
-def triad(point: MicroPoint, place: Place) -> Case:
+def triad(point: MicroPoint, place: CasePlace) -> Case:
     """Compute a = b + s c on arrays of so many bytes."""
     length = max(1, point.sizes["bytes"] // bytes_of(SINGLE))
     scale = 0.5

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from llmexp.dtypes import SINGLE, bytes_of
-from llmexp.launchers.micro.case import Case, Place
+from llmexp.launchers.micro.case import Case, CasePlace
 from llmexp.launchers.micro.checks import differs, some, tolerance, weights_of
 from llmexp.micro.families.base import MicroPoint
 
@@ -22,12 +22,12 @@ ROPE_BASE = 1e4
 LOGITS_AT_ONCE = 2**22
 
 
-def operator(point: MicroPoint, place: Place) -> Case:
+def operator(point: MicroPoint, place: CasePlace) -> Case:
     """Make the operator of the point's kind."""
     return KINDS[point.kind](point, place)
 
 
-def rms_norm(point: MicroPoint, place: Place) -> Case:
+def rms_norm(point: MicroPoint, place: CasePlace) -> Case:
     """Normalise [tokens, hidden] by torch's own RMSNorm."""
     tokens, hidden = point.sizes["tokens"], point.sizes["hidden"]
     weight = place.random(hidden, dtype=point.dtype)
@@ -47,7 +47,7 @@ def rms_norm(point: MicroPoint, place: Place) -> Case:
     return Case(calls, wrong)
 
 
-def softmax(point: MicroPoint, place: Place) -> Case:
+def softmax(point: MicroPoint, place: CasePlace) -> Case:
     """Take the softmax of the scores [heads, tokens, tokens]."""
     heads, tokens = point.sizes["heads"], point.sizes["tokens"]
     elements = heads * tokens * tokens
@@ -66,7 +66,7 @@ def softmax(point: MicroPoint, place: Place) -> Case:
     return Case(calls, wrong)
 
 
-def rope(point: MicroPoint, place: Place) -> Case:
+def rope(point: MicroPoint, place: CasePlace) -> Case:
     """Turn queries and keys [heads, tokens, head_dim] by their positions, as transformers' Llama does."""
     tokens, head_dim = point.sizes["tokens"], point.sizes["head_dim"]
     heads = point.sizes["heads"], point.sizes["kv_heads"]
@@ -104,7 +104,7 @@ def _turned(x: Tensor, positions: Tensor) -> Tensor:
     return torch.cat((turned.real, turned.imag), dim=-1)
 
 
-def cross_entropy(point: MicroPoint, place: Place) -> Case:
+def cross_entropy(point: MicroPoint, place: CasePlace) -> Case:
     """Compute the loss of logits [tokens, vocab] in fp32, as transformers does."""
     tokens, vocab = point.sizes["tokens"], point.sizes["vocab"]
     labels = torch.randint(vocab, (tokens,), device=place.device)
@@ -129,7 +129,7 @@ def _losses(logits: Tensor, labels: Tensor) -> Tensor:
     return sums - logits.gather(1, labels[:, None])[:, 0]
 
 
-KINDS: dict[str, Callable[[MicroPoint, Place], Case]] = {
+KINDS: dict[str, Callable[[MicroPoint, CasePlace], Case]] = {
     "rms_norm": rms_norm,
     "rope": rope,
     "softmax": softmax,

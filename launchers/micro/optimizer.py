@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from llmexp.dtypes import SINGLE, format_of
-from llmexp.launchers.micro.case import Case, Place
+from llmexp.launchers.micro.case import Case, CasePlace
 from llmexp.launchers.micro.checks import differs, some, tolerance
 from llmexp.micro.families.base import MicroPoint
 from llmexp.micro.families.optimizer import ADAMW_BYTES_PER_PARAMETER
@@ -14,7 +14,7 @@ RATE, BETAS, EPSILON = 1e-3, (0.9, 0.999), 1e-8
 MOST_NUMBERS, STEPS = 2**16, 2
 
 
-def adamw(point: MicroPoint, place: Place) -> Case:
+def adamw(point: MicroPoint, place: CasePlace) -> Case:
     """Take a step of torch's fused AdamW on fp32 parameters, gradients and moments."""
     device = place.device if point.kind == "adamw_on_device" else torch.device("cpu")
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import distributed
 
-from llmexp.launchers.micro.case import Case, Place
+from llmexp.launchers.micro.case import Case, CasePlace
 from llmexp.launchers.micro.graphs import IN_A_GRAPH, graph_of
 from llmexp.launchers.rank.frame import Rank, device_of, gpu_uuid, join_group, main
 from llmexp.launchers.rank.versions import rank_environment
@@ -26,7 +26,7 @@ from llmexp.micro.plan.micro_plan import MicroPlan
 from llmexp.record.samples import CallSample, RankSummary
 from llmexp.registry import get_family
 
-Maker = Callable[[MicroPoint, Place], Case]
+Maker = Callable[[MicroPoint, CasePlace], Case]
 ELSEWHERE = "another rank could not measure it"
 
 
@@ -45,7 +45,7 @@ class MicroRank:
         self.device = device_of(plan.config.hardware, rank.local_index)
         if rank.world_size > 1:
             join_group(self.device)
-        self.place = Place(self.device, rank.index, rank.world_size, _cache_bytes(self.device) or 0, rank.folder)
+        self.place = CasePlace(self.device, rank.index, rank.world_size, _cache_bytes(self.device) or 0, rank.folder)
         protocol = plan.config.measure
         self.protocol = CallProtocol(
             protocol.samples, protocol.warmup_calls, protocol.min_sample_s, protocol.point_limit_s
@@ -96,7 +96,7 @@ class MicroRank:
         except (RuntimeError, MemoryError, OSError) as error:
             return None, f"{type(error).__name__}: {error}".splitlines()[0]
 
-    def _place_of(self, family: Family[Any]) -> Place:
+    def _place_of(self, family: Family[Any]) -> CasePlace:
         folder = family.folder(self.plan.config.micro.section(family))
         return replace(self.place, folder=Path(folder).expanduser()) if folder else self.place
 

@@ -26,7 +26,7 @@ from llmexp.errors import ConfigError
 from llmexp.launchers.models import targets
 from llmexp.launchers.models.hub import folder_of
 from llmexp.launchers.models.quantize import quantized_linear
-from llmexp.launchers.models.weights import Source
+from llmexp.launchers.models.weights import WeightSource
 from llmexp.schema import HfModel, MixtralModel, ModelConfig, SizedModel
 
 CONFIGURATIONS = {"llama": LlamaConfig, "qwen3": Qwen3Config, "mixtral": MixtralConfig}
@@ -115,7 +115,7 @@ def build(
     attention: str,
     target: str | None = None,
     *,
-    weights: Callable[[nn.Module], Source],
+    weights: Callable[[nn.Module], WeightSource],
     **options: Any,
 ) -> PreTrainedModel:
     """Build a model on `device` with its weights; options are those of `materialise`.
@@ -128,7 +128,7 @@ def build(
 
 
 def materialise(
-    model: PreTrainedModel, source: Source, device: torch.device, quantization: str | None = None
+    model: PreTrainedModel, source: WeightSource, device: torch.device, quantization: str | None = None
 ) -> PreTrainedModel:
     """Give every parameter of a model on the meta device its values.
 

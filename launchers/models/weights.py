@@ -20,16 +20,16 @@ from llmexp.training.config import TrainingConfig
 NAMED_IN_ERRORS = 3
 PROGRAM_PRESETS = (".lora_", "prompt_encoder.")
 
-Source = Callable[[str, torch.Tensor], None]
+WeightSource = Callable[[str, torch.Tensor], None]
 """Fills the parameter of a name with the same values on every rank and in every layout."""
 
 
-def seeded(seed: int) -> Callable[[nn.Module], Source]:
+def seeded(seed: int) -> Callable[[nn.Module], WeightSource]:
     """Return a source of random weights for any model."""
     return lambda _: partial(fill, seed=seed)
 
 
-def weights_of(config: TrainingConfig) -> Callable[[nn.Module], Source]:
+def weights_of(config: TrainingConfig) -> Callable[[nn.Module], WeightSource]:
     """Return the function that gives a whole model its source of weights, called while the model has all its names.
 
     The function raises ConfigError where the checkpoint belongs to another model.

@@ -7,11 +7,11 @@ from functools import partial
 
 from llmexp.launchers.serving.client.client import Client
 from llmexp.launchers.serving.client.completions import body_of
-from llmexp.launchers.serving.conversation import Conversation, Turn
+from llmexp.launchers.serving.conversation import ChatTurn, LoadConversation
 from llmexp.launchers.serving.load import Request
 from llmexp.launchers.serving.prompting.source import PromptSource
 from llmexp.serving.config.load import TraceConfig
-from llmexp.serving.plan.draws import Series
+from llmexp.serving.plan.draws import DrawSeries
 from llmexp.serving.plan.lengths import LengthDraw
 from llmexp.serving.plan.prompts import Prompts
 from llmexp.serving.plan.request_trace import load_trace
@@ -21,7 +21,7 @@ from llmexp.serving.plan.serving_plan import LoadPoint, ServingPlan
 
 NO_SOURCE = PromptSource()
 # The turns of a request, one unless it is a conversation, by its number.
-Asked = Callable[[int], list[Turn]]
+Asked = Callable[[int], list[ChatTurn]]
 
 
 def requests_of(
@@ -47,7 +47,7 @@ def requests_of(
         asked = _asked(plan, point, is_warmup, source)
         for number in range(count):
             index, message = len(found) * point.turns, partial(said, number)
-            found.append(Conversation(asked(number), message, index, is_warmup, pause_s).begin())
+            found.append(LoadConversation(asked(number), message, index, is_warmup, pause_s).begin())
     return found
 
 
@@ -58,7 +58,7 @@ def _of_texts(
     outputs, answers = LengthDraw.of(plan.config.serve.output), plan.config.serve.texts
     found: list[Request] = []
     for is_warmup, count in ((True, point.warmup), (False, point.requests)):
-        series = Series(plan.config.seed, point.number, is_warmup)
+        series = DrawSeries(plan.config.seed, point.number, is_warmup)
         for number in range(count):
             prompt = source.of_request(plan, point, number, is_warmup)
             tokens = prompt.answer_tokens if answers and answers.answers else outputs.at(series, number)
@@ -69,7 +69,7 @@ def _of_texts(
 
 
 def _asked(plan: ServingPlan, point: LoadPoint, is_warmup: bool, source: PromptSource) -> Asked:
-    serve, series = plan.config.serve, Series(plan.config.seed, point.number, is_warmup)
+    serve, series = plan.config.serve, DrawSeries(plan.config.seed, point.number, is_warmup)
     vocabulary, begin = served_model(plan.config.model).vocab_size, source.alphabet.begin if source.alphabet else ()
     if point.follows == "trace" and serve.trace:
         prompts = Prompts(vocabulary, series, begin=begin, tokens=source.tokens)
@@ -81,9 +81,9 @@ def _drawn(plan: ServingPlan, prompts: Prompts, turns: int) -> Asked:
     lengths, outputs = LengthDraw.of(plan.config.serve.prompt), LengthDraw.of(plan.config.serve.output)
     series = prompts.series
 
-    def asked(number: int) -> list[Turn]:
+    def asked(number: int) -> list[ChatTurn]:
         return [
-            Turn(
+            ChatTurn(
                 prompts.added(number, turn, lengths.at(series, number, turn)),
                 outputs.at(series, number, turn),
             )
@@ -96,12 +96,12 @@ def _drawn(plan: ServingPlan, prompts: Prompts, turns: int) -> Asked:
 def _traced(prompts: Prompts, trace: TraceConfig, most: int) -> Asked:
     requests = load_trace(trace, most).requests
 
-    def asked(number: int) -> list[Turn]:
+    def asked(number: int) -> list[ChatTurn]:
         request = requests[number]
         if request.hash_ids:
             prompt = prompts.of_blocks(request.hash_ids, request.prompt_tokens, trace.block_tokens)
         else:
             prompt = prompts.prompt(number, request.prompt_tokens)
-        return [Turn(prompt, request.output_tokens)]
+        return [ChatTurn(prompt, request.output_tokens)]
 
     return asked

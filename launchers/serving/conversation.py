@@ -10,21 +10,23 @@ from llmexp.launchers.serving.load import Request
 from llmexp.record.requests import RequestSample
 
 # The bytes of a request: of its prompt and its output's tokens.
-Message = Callable[[Sequence[int], int], bytes]
+ChatMessage = Callable[[Sequence[int], int], bytes]
 
 
 @dataclass(frozen=True)
-class Turn:
+class ChatTurn:
     """What a turn adds to the prompt, and how many tokens of output it asks for."""
 
     added: Sequence[int]
     output_tokens: int
 
 
-class Conversation:
+class LoadConversation:
     """The requests of one conversation, of which the next is made when the answer to the last is there."""
 
-    def __init__(self, turns: Sequence[Turn], message: Message, index: int, is_warmup: bool, pause_s: float) -> None:
+    def __init__(
+        self, turns: Sequence[ChatTurn], message: ChatMessage, index: int, is_warmup: bool, pause_s: float
+    ) -> None:
         self._turns, self._message, self._index = turns, message, index
         self._is_warmup, self._pause_s = is_warmup, pause_s
         self._said: list[int] = []

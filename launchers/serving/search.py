@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from llmexp.analysis.knee import Answer, holds, knee
+from llmexp.analysis.knee import RateAnswer, holds, knee
 from llmexp.analysis.load_judgement import in_order, judgement, why_never_known, why_no_figures
 from llmexp.analysis.rate_search import Found, RateSearch
 from llmexp.analysis.request_latency import Objective
@@ -31,7 +31,7 @@ def search(plan: ServingPlan, repeat: Path, measure: Measure) -> list[LoadPoint]
         return []
     steps = RateSearch(wanted.start_per_s, wanted.tolerance, wanted.most_probes)
     probes: list[LoadPoint] = []
-    answers: list[Answer] = []
+    answers: list[RateAnswer] = []
     with probes_path(repeat).open("w") as file:
         while not isinstance(step := steps.step(answers), Found):
             probes.append(probe_of(plan.config.serve, len(plan.points) + len(probes), len(probes) + 1, step))

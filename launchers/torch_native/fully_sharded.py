@@ -20,7 +20,7 @@ from transformers import PreTrainedConfig
 from llmexp.errors import ConfigError
 from llmexp.launchers.models import assembly, building
 from llmexp.launchers.models.compiled import decoder_layers
-from llmexp.launchers.models.weights import Source, weights_of
+from llmexp.launchers.models.weights import WeightSource, weights_of
 from llmexp.measure.dtypes import torch_dtype
 from llmexp.training.plan.training_plan import TrainingPlan
 
@@ -94,7 +94,7 @@ class FullySharded:
         # The rest is needed last in forward and first in backward, so it stays gathered in between.
         fully_shard(self.module, **{**options, "reshard_after_forward": False})
 
-    def _fill(self, device: torch.device, source: Source) -> None:
+    def _fill(self, device: torch.device, source: WeightSource) -> None:
         dtype = torch_dtype(self._plan.config.precision.parameters)
         weights: Iterable[tuple[str, Any]] = building.named_weights(self.module)  # DTensors by now
         for name, parameter in weights:

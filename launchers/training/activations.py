@@ -24,7 +24,7 @@ AHEAD = 4
 
 
 @dataclass(eq=False)
-class Kept:
+class KeptOnHost:
     """A tensor in host memory, its place in the order of saving, and on a GPU what its copy back is waited for by."""
 
     host: torch.Tensor
@@ -52,7 +52,7 @@ class OnHost(saved_tensors_hooks):
         self._held = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
         self._copies = torch.cuda.Stream(device) if device.type == "cuda" else None
         self._leaving: deque[tuple[torch.Tensor, torch.cuda.Event]] = deque()
-        self._order: list[Kept] = []
+        self._order: list[KeptOnHost] = []
         self._buffers: Buffers = defaultdict(list)
         self._counting = True
         self.moved_bytes = 0
@@ -71,13 +71,13 @@ class OnHost(saved_tensors_hooks):
         self._let_go(0)
         super().__exit__(*ending)
 
-    def _move(self, tensor: torch.Tensor) -> Kept | torch.Tensor:
+    def _move(self, tensor: torch.Tensor) -> KeptOnHost | torch.Tensor:
         if tensor.untyped_storage().data_ptr() in self._held:
             return tensor
         self.moved_bytes += tensor.nbytes if self._counting else 0
         if self._copies is None:
-            return Kept(tensor.clone(), tensor.device, 0)
-        kept = Kept(self._buffer(tensor), tensor.device, len(self._order), self._buffers)
+            return KeptOnHost(tensor.clone(), tensor.device, 0)
+        kept = KeptOnHost(self._buffer(tensor), tensor.device, len(self._order), self._buffers)
         self._copies.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._copies):
             kept.host.copy_(tensor, non_blocking=True)
@@ -99,7 +99,7 @@ class OnHost(saved_tensors_hooks):
             # The memory goes back to the computation's stream, which may write to it only after this.
             torch.cuda.current_stream().wait_event(copied)
 
-    def _bring_back(self, kept: Kept | torch.Tensor) -> torch.Tensor:
+    def _bring_back(self, kept: KeptOnHost | torch.Tensor) -> torch.Tensor:
         if torch.is_tensor(kept):
             return kept
         if self._copies is None:
@@ -112,7 +112,7 @@ class OnHost(saved_tensors_hooks):
         back, kept.back, kept.taken = kept.back, None, True
         return back
 
-    def _start_near(self, kept: Kept) -> None:
+    def _start_near(self, kept: KeptOnHost) -> None:
         """Start what backward takes next: what the same operator saved after this, and some of the operators before."""
         place = kept.place
         if place >= len(self._order) or self._order[place] is not kept:
@@ -122,7 +122,7 @@ class OnHost(saved_tensors_hooks):
             if not each.taken:
                 self._start(each)
 
-    def _start(self, kept: Kept) -> None:
+    def _start(self, kept: KeptOnHost) -> None:
         if kept.back is not None:
             return
         assert self._copies is not None

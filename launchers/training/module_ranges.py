@@ -41,7 +41,7 @@ NAMES = {
 LOSSES = ("loss_function", "compute_language_model_loss", "loss")
 ROTATION, EAGER = "apply_rotary_pos_emb", "eager_attention_forward"
 
-Call = Callable[..., Any]
+ModuleCall = Callable[..., Any]
 
 
 @contextmanager
@@ -137,7 +137,7 @@ def _replace(owner: Any, attribute: str, name: str, undo: ExitStack) -> None:
     undo.callback(partial(setattr, owner, attribute, function) if kept else partial(delattr, owner, attribute))
 
 
-def _in_range(function: Call, name: str) -> Call:
+def _in_range(function: ModuleCall, name: str) -> ModuleCall:
     @wraps(function)
     def ranged(*args: Any, **options: Any) -> Any:
         with record_function(ranges.MODULE + name):

@@ -16,12 +16,12 @@ from math import exp, log, sqrt
 from statistics import fmean, median, stdev
 
 from llmexp.analysis.inference import Estimate
-from llmexp.analysis.many_rows import MARGIN, Verdict, corrected, verdict_on
+from llmexp.analysis.many_rows import MARGIN, RowsVerdict, corrected, verdict_on
 
-Block = tuple[float, float]
+RoundBlock = tuple[float, float]
 
 
-def over_blocks(blocks: Sequence[Block]) -> Estimate | None:
+def over_blocks(blocks: Sequence[RoundBlock]) -> Estimate | None:
     """Estimate b over a by blocks (a, b) of positive values; None with fewer than two blocks."""
     ratios = [log(b / a) for a, b in blocks]
     if len(ratios) < 2:
@@ -35,8 +35,8 @@ def shown_by(control: Estimate | None, margin: float = MARGIN) -> float:
 
 
 def blocked_verdicts(
-    rows: Sequence[Sequence[Block]], control: Estimate | None, margin: float = MARGIN
-) -> list[Verdict]:
+    rows: Sequence[Sequence[RoundBlock]], control: Estimate | None, margin: float = MARGIN
+) -> list[RowsVerdict]:
     """Judge the blocks of every row; a row of fewer than two blocks is unknown and counts for no correction.
 
     A row is higher or lower beyond what the control showed, but within only by the margin itself.
@@ -48,7 +48,7 @@ def blocked_verdicts(
     return [
         verdict_on(estimate, next(p_values), (len(blocks), len(blocks)), margins, len(tested))
         if estimate
-        else Verdict("unknown", None, None, 3)
+        else RowsVerdict("unknown", None, None, 3)
         for blocks, estimate in zip(rows, found, strict=True)
     ]
 

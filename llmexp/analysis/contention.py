@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from llmexp.analysis.throttling import Sample, counted, known_reasons, locked, sampled, sm_clock
+from llmexp.analysis.throttling import ThrottlingSample, counted, known_reasons, locked, sampled, sm_clock
 from llmexp.record.reading import read_json_lines
 from llmexp.record.result import Doubt, DoubtKind, SmClock
 from llmexp.record.samples import GpuWindow, origin_unix_s, read_samples
@@ -29,12 +29,12 @@ class Machine:
     `samples` are those that overlap a window, each with the seconds of overlap.
     """
 
-    samples: Sequence[tuple[Sample, float]]
+    samples: Sequence[tuple[ThrottlingSample, float]]
     cores: int
     wanted_cores: int
     name: str = ""
     """The machine's name if there are several; it precedes each reason."""
-    within: Sequence[Sample] = ()
+    within: Sequence[ThrottlingSample] = ()
     """Samples taken inside a window, for values of a moment."""
     on_gpus: bool = True
     """Tell whether the run computes on GPUs; otherwise the machine's GPUs are ignored."""
@@ -134,7 +134,7 @@ def _gpu(machine: Machine, index: int) -> Iterator[Doubt]:
     yield from map(_throttling, locked(index, _of_gpu(machine.within, index)))
 
 
-def _of_gpu(samples: Iterable[Sample], index: int) -> list[Sample]:
+def _of_gpu(samples: Iterable[ThrottlingSample], index: int) -> list[ThrottlingSample]:
     return [{key.removeprefix(f"gpu_{index}_"): value for key, value in sample.items()} for sample in samples]
 
 
@@ -147,7 +147,7 @@ def _window_unix_s(path: Path) -> Iterator[Window]:
         yield origin_s + measured[0].t_start_s, origin_s + measured[-1].t_end_s
 
 
-def _overlap_s(sample: Sample, windows: Sequence[Window]) -> float:
+def _overlap_s(sample: ThrottlingSample, windows: Sequence[Window]) -> float:
     end_s = sample["at_s"]
     begin_s = end_s - sample.get("interval_s", 0.0)
     return sum(max(0.0, min(end_s, end) - max(begin_s, begin)) for begin, end in windows)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 # A rate in requests a second, and whether it was kept up with; None where that is not known.
-Answer = tuple[float, bool | None]
+RateAnswer = tuple[float, bool | None]
 
 
 def holds(verdicts: Iterable[str]) -> bool | None:
@@ -58,7 +58,7 @@ class Knee:
         return f"between {self.low_per_s:g} and {self.high_per_s:g} requests/s"
 
 
-def knee(answers: Sequence[Answer]) -> Knee:
+def knee(answers: Sequence[RateAnswer]) -> Knee:
     """Find the knee in the answers of load points in any order; those of a rate that was tried again are counted."""
     by_rate = {
         rate: _majority([answer for other, answer in answers if other == rate])

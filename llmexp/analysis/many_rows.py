@@ -25,7 +25,7 @@ Answer = Literal["higher", "lower", "within", "unknown"]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RowsVerdict:
     """What the repeats of a pair say of b over a.
 
     `p` is Holm's corrected p-value of "both are equal". `repeats` is about how many of each would tell, where the
@@ -38,7 +38,7 @@ class Verdict:
     repeats: int | None = None
 
 
-def verdicts(pairs: Sequence[tuple[Metric, Metric]], margin: float = MARGIN) -> list[Verdict]:
+def verdicts(pairs: Sequence[tuple[Metric, Metric]], margin: float = MARGIN) -> list[RowsVerdict]:
     """Judge every pair (a, b); a pair of which one has a single repeat is unknown and counts for no correction.
 
     A pair is higher or lower if equality is rejected and the ratio itself is beyond the margin. It is within if both
@@ -50,7 +50,7 @@ def verdicts(pairs: Sequence[tuple[Metric, Metric]], margin: float = MARGIN) -> 
     return [
         verdict_on(estimate, next(p_values), (pair[0].n, pair[1].n), (margin, margin), len(tested))
         if estimate
-        else Verdict("unknown", None, None, 3)
+        else RowsVerdict("unknown", None, None, 3)
         for pair, estimate in zip(pairs, found, strict=True)
     ]
 
@@ -105,7 +105,7 @@ def _spread_known(a: Metric, b: Metric) -> bool:
 
 def verdict_on(
     estimate: Estimate, p: float, repeats: tuple[int, int], margins: tuple[float, float], rows: int
-) -> Verdict:
+) -> RowsVerdict:
     """Return the verdict on one of `rows` estimates, with its corrected p-value.
 
     `margins` are the difference under which a ratio is within, and the one beyond which it is higher or lower.
@@ -113,13 +113,13 @@ def verdict_on(
     least, most = (log(1 + margin) for margin in margins)
     distance = abs(estimate.value)
     if p < ERROR and distance > most:
-        return Verdict("higher" if estimate.value > 0 else "lower", estimate, p)
+        return RowsVerdict("higher" if estimate.value > 0 else "lower", estimate, p)
     # Each one-sided test at ERROR, which is half of the two-sided p-value.
     if distance <= least and max(p_value(estimate, side * least) for side in (-1, 1)) / 2 < ERROR:
-        return Verdict("within", estimate, p)
+        return RowsVerdict("within", estimate, p)
     if least < distance <= most:  # no number of repeats is known to take it beyond what bounds it
-        return Verdict("unknown", estimate, p)
+        return RowsVerdict("unknown", estimate, p)
     deviation = sqrt(2) * estimate.error / sqrt(sum(1 / count for count in repeats))
     half, confidence = (distance, 1 - ERROR / rows) if distance > most else (least - distance, 1 - 2 * ERROR)
     needed = repeats_for(deviation, half, confidence)
-    return Verdict("unknown", estimate, p, needed and max(needed, 3, *(count + 1 for count in repeats)))
+    return RowsVerdict("unknown", estimate, p, needed and max(needed, 3, *(count + 1 for count in repeats)))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 
-from llmexp.analysis.knee import Answer, Knee, knee
+from llmexp.analysis.knee import Knee, RateAnswer, knee
 
 # A rate with an unknown answer is tried once more, and one that contradicts another twice more.
 TRIES, TRIES_OF_CONTRARY = 2, 3
@@ -43,7 +43,7 @@ class RateSearch:
     tolerance: float = 0.1
     most_probes: int = 12
 
-    def step(self, answers: Sequence[Answer]) -> float | Found:
+    def step(self, answers: Sequence[RateAnswer]) -> float | Found:
         """Return the next rate to try, in requests a second, or the end of the search."""
         found = knee(answers)
         if len(answers) >= self.most_probes:
@@ -78,7 +78,7 @@ class RateSearch:
         return Found(found, f"its ends are within {self.tolerance:.0%} of each other")
 
 
-def _doubtful(answers: Sequence[Answer], found: Knee) -> float | None:
+def _doubtful(answers: Sequence[RateAnswer], found: Knee) -> float | None:
     """Return a rate that should be tried again; None where there is none."""
     tried = [rate for rate, _ in answers]
     for rate in found.unknown_per_s:

@@ -12,7 +12,7 @@ from math import inf, isnan
 from typing import Final, Literal, TypeGuard
 
 from llmexp.dtypes import format_of
-from llmexp.record.trained import Trained
+from llmexp.record.trained import TrainedRun
 
 SAME: Final = "same"
 DIFFERENT: Final = "different"
@@ -42,7 +42,7 @@ def asked_otherwise(one: Mapping[str, str], other: Mapping[str, str]) -> dict[st
     return {key: (one.get(key), other.get(key)) for key in keys if one.get(key) != other.get(key)}
 
 
-def same_training(one: Trained | None, other: Trained | None) -> Sameness:
+def same_training(one: TrainedRun | None, other: TrainedRun | None) -> Sameness:
     """Judge two runs that were asked for the same training."""
     if one is None or other is None:
         return Sameness(UNKNOWN, "nothing is known of one run's training")
@@ -52,7 +52,7 @@ def same_training(one: Trained | None, other: Trained | None) -> Sameness:
     return Sameness(UNKNOWN if (doubt := _why_unknown(one, other)) else SAME, doubt, apart)
 
 
-def where_asked(one: Trained | None, other: Trained | None) -> Sameness | None:
+def where_asked(one: TrainedRun | None, other: TrainedRun | None) -> Sameness | None:
     """Judge two runs; None where neither is a training, or where they were not asked for the same one."""
     if one is None and other is None:
         return None
@@ -61,7 +61,7 @@ def where_asked(one: Trained | None, other: Trained | None) -> Sameness | None:
     return same_training(one, other)
 
 
-def _why_different(one: Trained, other: Trained, apart: float | None) -> str:
+def _why_different(one: TrainedRun, other: TrainedRun, apart: float | None) -> str:
     """Say what shows that they did not do the same; empty where nothing does."""
     if one.draws or other.draws:
         return _why_no_update(one, other)
@@ -75,7 +75,7 @@ def _why_different(one: Trained, other: Trained, apart: float | None) -> str:
     return _why_no_update(one, other) or _why_other_gradients(one, other)
 
 
-def _why_no_update(one: Trained, other: Trained) -> str:
+def _why_no_update(one: TrainedRun, other: TrainedRun) -> str:
     ours, theirs = one.largest_update, other.largest_update
     limit = format_of(one.parameters_in).adamw_within if one.asked.get("optimizer.name") == "adamw" else UPDATES_WITHIN
     if ours is None or theirs is None or max(ours, theirs) <= limit * min(ours, theirs):
@@ -83,7 +83,7 @@ def _why_no_update(one: Trained, other: Trained) -> str:
     return f"the first step changes a parameter by {ours:.2g} and {theirs:.2g} at most"
 
 
-def _why_other_gradients(one: Trained, other: Trained) -> str:
+def _why_other_gradients(one: TrainedRun, other: TrainedRun) -> str:
     ours, theirs = one.gradient_norm, other.gradient_norm
     within = format_of(one.parameters_in).norms_within
     if ours is None or theirs is None or max(ours, theirs) <= within * min(ours, theirs):
@@ -91,7 +91,7 @@ def _why_other_gradients(one: Trained, other: Trained) -> str:
     return f"the first step's gradients have norms of {ours:.4g} and {theirs:.4g}"
 
 
-def _why_unknown(one: Trained, other: Trained) -> str:
+def _why_unknown(one: TrainedRun, other: TrainedRun) -> str:
     """Say why nothing that differs does not prove equal training; empty where it does."""
     if draws := one.draws or other.draws:
         return draws
@@ -106,7 +106,7 @@ def _why_unknown(one: Trained, other: Trained) -> str:
     return ""
 
 
-def _losses_apart(one: Trained, other: Trained) -> float | None:
+def _losses_apart(one: TrainedRun, other: TrainedRun) -> float | None:
     """Return the largest difference of a step's losses as a share of the first run's; None where there are none."""
     return max((_apart(*pair) for pair in zip(one.losses, other.losses, strict=False)), default=None)
 

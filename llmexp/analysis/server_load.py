@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 
-from llmexp.record.server_samples import GpuSample, Metric, ServerSample
+from llmexp.record.server_samples import GpuSample, ServerMetric, ServerSample
 
-Series = list[tuple[float, float]]
+LoadSeries = list[tuple[float, float]]
 """Times in seconds, and the values at them."""
 
 
 @dataclass(frozen=True)
-class Level:
+class LoadLevel:
     """A quantity of the moment over a window: its mean over time, and its highest sample."""
 
     mean: float
@@ -30,9 +30,9 @@ class Level:
 class ServerLoad:
     """A server over a window: requests, tokens, shares from 0 to 1, bytes, watts."""
 
-    running: Level | None
-    waiting: Level | None
-    kv_used_share: Level | None
+    running: LoadLevel | None
+    waiting: LoadLevel | None
+    kv_used_share: LoadLevel | None
     preemptions: float | None
     generated_tokens: float | None
     prompt_tokens: float | None
@@ -42,14 +42,14 @@ class ServerLoad:
     """Of prompts, whose keys and values came from another server."""
     draft_acceptance_ratio: float | None
     """Accepted over drafted tokens; where a server counts neither, the mean of the share that it tells."""
-    resident_bytes: Level | None
+    resident_bytes: LoadLevel | None
     """Of the server's processes, added up."""
     cpu_cores: float | None
     """The mean number of cores on which they computed."""
-    gpu_memory_bytes: Level | None
+    gpu_memory_bytes: LoadLevel | None
     """Of all GPUs of the server, added up, as is their power."""
-    gpu_power_w: Level | None
-    sm_clock_megahertz: Level | None
+    gpu_power_w: LoadLevel | None
+    sm_clock_megahertz: LoadLevel | None
     """The mean of the GPUs."""
     pages: int
     """How often the page was read, and how often it could not be."""
@@ -60,10 +60,10 @@ def server_load(samples: Sequence[ServerSample], begin_s: float, end_s: float) -
     """Return what samples, in the order of their times, tell of a window, which is in seconds of their clock."""
     window = (begin_s, end_s)
 
-    def level(metric: Metric) -> Level | None:
+    def level(metric: ServerMetric) -> LoadLevel | None:
         return _level(told(samples, metric), window)
 
-    def growth(metric: Metric) -> float | None:
+    def growth(metric: ServerMetric) -> float | None:
         return _growth(_counted(samples, metric), window)
 
     inside = [sample for sample in samples if begin_s <= sample.at_s <= end_s]
@@ -89,17 +89,17 @@ def server_load(samples: Sequence[ServerSample], begin_s: float, end_s: float) -
     )
 
 
-def told(samples: Iterable[ServerSample], metric: Metric) -> Series:
+def told(samples: Iterable[ServerSample], metric: ServerMetric) -> LoadSeries:
     """Return what the server's page said of a metric."""
     return [(sample.at_s, sample.page[metric]) for sample in samples if sample.page and metric in sample.page]
 
 
-def resident_bytes(samples: Iterable[ServerSample]) -> Series:
+def resident_bytes(samples: Iterable[ServerSample]) -> LoadSeries:
     """Return the memory of the server's processes."""
     return [(sample.at_s, sample.resident_bytes) for sample in samples if sample.resident_bytes is not None]
 
 
-def cpu_s(samples: Iterable[ServerSample]) -> Series:
+def cpu_s(samples: Iterable[ServerSample]) -> LoadSeries:
     """Return the CPU seconds of the server's processes."""
     return [(sample.at_s, sample.cpu_s) for sample in samples if sample.cpu_s is not None]
 
@@ -108,9 +108,9 @@ def of_gpus(
     samples: Iterable[ServerSample],
     read: Callable[[GpuSample], float | None],
     joined: Callable[[list[float]], float] = sum,
-) -> Series:
+) -> LoadSeries:
     """Return a quantity of the server's GPUs together, at the times at which all of them told it."""
-    found: Series = []
+    found: LoadSeries = []
     for sample in samples:
         values = [value for gpu in sample.gpus if (value := read(gpu)) is not None]
         if values and len(values) == len(sample.gpus):
@@ -118,17 +118,17 @@ def of_gpus(
     return found
 
 
-def _level(series: Series, window: tuple[float, float]) -> Level | None:
+def _level(series: LoadSeries, window: tuple[float, float]) -> LoadLevel | None:
     inside = [value for at_s, value in series if window[0] <= at_s <= window[1]]
     if not inside:
         return None
     cut = _cut(series, window)
     seconds = cut[-1][0] - cut[0][0]
     area = sum((later - earlier) * (was + now) / 2 for (earlier, was), (later, now) in pairwise(cut))
-    return Level(area / seconds if seconds > 0 else fmean(inside), max(inside))
+    return LoadLevel(area / seconds if seconds > 0 else fmean(inside), max(inside))
 
 
-def _growth(series: Series, window: tuple[float, float]) -> float | None:
+def _growth(series: LoadSeries, window: tuple[float, float]) -> float | None:
     """Return by how much a counter grew; None without a sample inside, or with one sample only."""
     if len(series) < 2 or not any(window[0] <= at_s <= window[1] for at_s, _ in series):
         return None
@@ -136,14 +136,14 @@ def _growth(series: Series, window: tuple[float, float]) -> float | None:
     return cut[-1][1] - cut[0][1]
 
 
-def _cut(series: Series, window: tuple[float, float]) -> Series:
+def _cut(series: LoadSeries, window: tuple[float, float]) -> LoadSeries:
     """Return the part of a series within a window, with its values at the window's ends as far as it reaches."""
     begin_s, end_s = max(window[0], series[0][0]), min(window[1], series[-1][0])
     inside = [point for point in series if begin_s < point[0] < end_s]
     return [(begin_s, _at(series, begin_s)), *inside, (end_s, _at(series, end_s))]
 
 
-def _at(series: Series, at_s: float) -> float:
+def _at(series: LoadSeries, at_s: float) -> float:
     """Return the value at a time from the first sample to the last."""
     after = bisect_left(series, at_s, key=_time_s)
     later_s, now = series[after]
@@ -157,7 +157,7 @@ def _time_s(point: tuple[float, float]) -> float:
     return point[0]
 
 
-def _counted(samples: Iterable[ServerSample], metric: Metric) -> Series:
+def _counted(samples: Iterable[ServerSample], metric: ServerMetric) -> LoadSeries:
     """Return a counter at every page; many servers name one only once it counts, so it was 0 before."""
     pages = [(sample.at_s, sample.page) for sample in samples if sample.page]
     if not any(metric in page for _, page in pages):
@@ -165,10 +165,10 @@ def _counted(samples: Iterable[ServerSample], metric: Metric) -> Series:
     return _unwrapped([(at_s, page.get(metric, 0.0)) for at_s, page in pages])
 
 
-def _unwrapped(series: Series) -> Series:
+def _unwrapped(series: LoadSeries) -> LoadSeries:
     """Return a counter that never falls: where a server began to count anew, it goes on from there."""
     lasting, before = 0.0, 0.0
-    found: Series = []
+    found: LoadSeries = []
     for at_s, value in series:
         if value < before:
             lasting += before

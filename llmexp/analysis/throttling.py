@@ -12,7 +12,7 @@ from llmexp.machine.throttling import HEAT, HEAT_BY_HARDWARE, POWER_BRAKE, POWER
 from llmexp.record.result import SmClock
 from llmexp.record.samples import GpuWindow
 
-Sample = Mapping[str, float]
+ThrottlingSample = Mapping[str, float]
 # Even clocks that stood still for a hundredth of the window would cost only a fifth of what counts as relevant.
 SHARE = 0.01
 # These bits of NVML's throttle reasons mean less than the card can do; each has the counters that count the same. Being
@@ -60,7 +60,7 @@ def counted(windows: Sequence[GpuWindow]) -> Iterator[str]:
                 )
 
 
-def sampled(index: int, samples: Sequence[Sample], known: Collection[str]) -> Iterator[str]:
+def sampled(index: int, samples: Sequence[ThrottlingSample], known: Collection[str]) -> Iterator[str]:
     """Say in how many samples a GPU was throttled, for reasons that no counter covers."""
     for bit, (name, counters) in THROTTLES.items():
         throttled = 0 if counters <= set(known) else sum(_has(sample, bit) for sample in samples)
@@ -77,7 +77,7 @@ def sampled(index: int, samples: Sequence[Sample], known: Collection[str]) -> It
         yield f"GPU {index} throttled ({_lowered(*lowered[0])}) in {len(lowered)} of {len(samples)} samples"
 
 
-def locked(index: int, samples: Sequence[Sample]) -> Iterator[str]:
+def locked(index: int, samples: Sequence[ThrottlingSample]) -> Iterator[str]:
     """Say that a clock was set below the card's own.
 
     NVML cannot be asked for locked clocks, so they are recognised by a clock that does not move under load.
@@ -95,7 +95,7 @@ def locked(index: int, samples: Sequence[Sample]) -> Iterator[str]:
         yield f"GPU {index} throttled: clocks locked at {clock:.0f} MHz of {full:.0f} MHz"
 
 
-def sm_clock(name: str, samples: Sequence[Sample], windows: Sequence[GpuWindow] = ()) -> SmClock | None:
+def sm_clock(name: str, samples: Sequence[ThrottlingSample], windows: Sequence[GpuWindow] = ()) -> SmClock | None:
     """Summarise the SM clock of a GPU over samples inside the windows, and how long its power cap held it down.
 
     None where no sample has the clock.
@@ -121,7 +121,7 @@ def sm_clock(name: str, samples: Sequence[Sample], windows: Sequence[GpuWindow] 
     )
 
 
-def _standing_clock(samples: Sequence[Sample]) -> tuple[float, float] | None:
+def _standing_clock(samples: Sequence[ThrottlingSample]) -> tuple[float, float] | None:
     """Return the constant clock of a GPU under load and the clock that it should have, in MHz.
 
     None where the clock moved, is high enough, or NVML names a reason.
@@ -143,7 +143,7 @@ def _standing_clock(samples: Sequence[Sample]) -> tuple[float, float] | None:
     return None if moved or max(clocks) >= enough or _as_delivered(loaded[0]) else (fmean(clocks), full)
 
 
-def _as_delivered(sample: Sample) -> bool:
+def _as_delivered(sample: ThrottlingSample) -> bool:
     """Tell whether the card runs at its default application clock, as some cards do until it is raised."""
     default = _told(sample, "application_clock_default_megahertz")
     return _has(sample, CLOCK_SET_BIT) and abs(_clock(sample) - default) <= _STEP_MEGAHERTZ
@@ -165,13 +165,13 @@ def _lowered(cap_w: float, default_w: float) -> str:
     return f"power cap lowered to {cap_w:.0f} W from {default_w:.0f} W"
 
 
-def _clock(sample: Sample) -> float:
+def _clock(sample: ThrottlingSample) -> float:
     return _told(sample, "sm_clock_megahertz")
 
 
-def _told(sample: Sample, name: str) -> float:
+def _told(sample: ThrottlingSample, name: str) -> float:
     return sample.get(name, 0.0)
 
 
-def _has(sample: Sample, bit: int) -> bool:
+def _has(sample: ThrottlingSample, bit: int) -> bool:
     return bool(int(sample.get("throttle_reasons", 0)) & bit)

@@ -10,7 +10,7 @@ from pydantic import Field
 from llmexp.analysis.same_training import Sameness
 from llmexp.answers.versioned import Answer, Figure, Part, SchemaName, figure
 from llmexp.report.baseline import Measured
-from llmexp.report.compare import Comparison, Difference, Ratio
+from llmexp.report.compare import Comparison, Difference, MetricRatio
 from llmexp.report.equivalence import Equivalence
 from llmexp.report.row import Row
 from llmexp.report.sets import Outcome, PairedRow, SetComparison
@@ -149,7 +149,7 @@ def _differing(differences: Sequence[Difference]) -> list[Differing]:
     return [Differing(key=one.key, a=one.a, b=one.b) for one in differences]
 
 
-def _ratio(found: Ratio) -> RatioOfMetrics:
+def _ratio(found: MetricRatio) -> RatioOfMetrics:
     a, b = figure(found.a), figure(found.b)
     assert a
     assert b

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny
 
 from llmexp.answers.versioned import Answer, Part, SchemaName
 from llmexp.launch.preflight import certain_skip
-from llmexp.record.memory import Fit, Verdict
+from llmexp.record.memory import Fit, FitVerdict
 from llmexp.record.plan import RunPlan
 from llmexp.record.skip import SkipCode
 from llmexp.registry import get_task
@@ -65,7 +65,7 @@ class PlannedRun(Answer):
     schema_name: PlanSchema = Field(PlanSchema(), alias="schema")
     name: str = Field(description="the run's name in words, which no other run of its sweep has")
     folder: str = Field(description="where its records are, or will be")
-    fits: Verdict | None = Field(description="surely, likely or no; null where that is not known")
+    fits: FitVerdict | None = Field(description="surely, likely or no; null where that is not known")
     memory: PlannedMemory | None = Field(description="what `fits` rests on")
     skipped: PlannedSkip | None = Field(description="why the run would be skipped at once; null where it would start")
     speed: PlannedSpeed | None

@@ -11,7 +11,7 @@ from llmexp.record.result import PointVerdict, RunResult, Stability
 from llmexp.registry import get_task
 from llmexp.report.repeat import anywhere
 from llmexp.report.row import Row
-from llmexp.report.section import Section
+from llmexp.report.section import ReportSection
 from llmexp.report.table import Report
 from llmexp.version import __version__
 
@@ -83,7 +83,7 @@ def _meanings(task: str) -> dict[str, Meaning]:
     return {name: Meaning(unit=spec.unit, better=spec.better, help=spec.help) for name, spec in known.items()}
 
 
-def _run(section: Section, row: Row) -> ReportedRun:
+def _run(section: ReportSection, row: Row) -> ReportedRun:
     plan, result = row.plan, row.result
     return ReportedRun(
         folder=str(row.folder.path),

@@ -17,7 +17,7 @@ HEADER = "what"
 
 
 @dataclass(frozen=True)
-class Matrix:
+class CapabilityMatrix:
     """A table by the words to type and by engine; each cell is 'yes' or the number of the reason against it."""
 
     engines: tuple[str, ...]
@@ -25,7 +25,7 @@ class Matrix:
     reasons: tuple[str, ...]
 
 
-def matrix(answers: Iterable[Answer], given: Sequence[str]) -> Matrix:
+def matrix(answers: Iterable[Answer], given: Sequence[str]) -> CapabilityMatrix:
     """Build the matrix of runs that all have the words `given`.
 
     An engine cannot do a run that would be skipped or cannot be planned.
@@ -40,14 +40,16 @@ def matrix(answers: Iterable[Answer], given: Sequence[str]) -> Matrix:
         rows.setdefault(words.replace("=True", "=true"), {})[engine] = (
             f"no ({reasons.setdefault(against, len(reasons) + 1)})" if against else YES
         )
-    return Matrix(tuple(dict.fromkeys(engine for cells in rows.values() for engine in cells)), rows, tuple(reasons))
+    return CapabilityMatrix(
+        tuple(dict.fromkeys(engine for cells in rows.values() for engine in cells)), rows, tuple(reasons)
+    )
 
 
 def _engine_of(words: Sequence[str]) -> str:
     return next(word.removeprefix(f"{ENGINE}=") for word in words if word.startswith(f"{ENGINE}="))
 
 
-def print_matrix(found: Matrix) -> None:
+def print_matrix(found: CapabilityMatrix) -> None:
     """Print the matrix on the terminal."""
     screen = console()
     columns = [
@@ -59,7 +61,7 @@ def print_matrix(found: Matrix) -> None:
         write(screen, f"({number}) {reason}")
 
 
-def markdown(found: Matrix) -> str:
+def markdown(found: CapabilityMatrix) -> str:
     """Return the matrix as Markdown."""
     lines = [[HEADER, *found.engines], ["---"] * (1 + len(found.engines))]
     lines += [

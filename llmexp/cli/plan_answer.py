@@ -11,7 +11,7 @@ from llmexp.record.memory import Fit
 from llmexp.record.plan import RunPlan
 from llmexp.record.skip import Skip, SkipCode
 from llmexp.registry import get_task
-from llmexp.report.stated_training import EPOCHS, StatedTraining, Taken
+from llmexp.report.stated_training import EPOCHS, StatedTraining, TakenTraining
 from llmexp.sweep.cost import Cost
 
 
@@ -40,13 +40,13 @@ def short_reason(skip: Skip | None) -> str:
     return f"{skip.reason.partition(': ')[0]}; force=true starts it"
 
 
-def stated_cost(cost: Cost, stated: StatedTraining) -> Taken | None:
+def stated_cost(cost: Cost, stated: StatedTraining) -> TakenTraining | None:
     """Return what a stated training takes at the expected speed of each device; None where that is not known."""
     plan, speed = cost.plan, cost.speed
     if stated.kind == EPOCHS or speed is None:
         return None
     price = plan.config.hardware.price_per_device_hour_usd
-    return Taken(stated.amount / (speed.per_device * plan.devices), plan.devices, price)
+    return TakenTraining(stated.amount / (speed.per_device * plan.devices), plan.devices, price)
 
 
 def check_stated(plans: Sequence[RunPlan], stated: StatedTraining) -> None:

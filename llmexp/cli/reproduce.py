@@ -15,7 +15,7 @@ from llmexp.record.folder import RunFolder
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunStatus
 from llmexp.report.compare import compare
-from llmexp.report.reproduction import Verdict, judge
+from llmexp.report.reproduction import ReproductionVerdict, judge
 from llmexp.report.terminal import print_comparison
 from llmexp.sweep.measuring import folder_of, remeasure
 from llmexp.sweep.run import check_store
@@ -64,7 +64,7 @@ def reproduce(earlier: RunFolder, trusted: bool = False) -> int:
     check_store(plan)
     elsewhere = None if result.status is RunStatus.SKIPPED else other_hardware(plan, detect())
     if elsewhere:
-        print(Verdict(None, elsewhere))
+        print(ReproductionVerdict(None, elsewhere))
         return 1
     again, repeats = folder_of(plan), plan.config.measure.repeats
     print(f"measuring {earlier.path} again, by {repeats} processes, into {again.path}", flush=True)

@@ -20,7 +20,7 @@ from llmexp.slurm.reconcile import reconcile
 HEADERS = ("run", "state", "repeats", "measured", "asked for", "reason")
 # In these states the same command still has something to do.
 OPEN = {"planned", *(status.value for status in RunStatus if not status.is_answer)}
-Job = tuple[Submitted, JobState]
+StatusJob = tuple[Submitted, JobState]
 
 
 def print_status(folders: Sequence[RunFolder]) -> None:
@@ -49,7 +49,7 @@ def print_status(folders: Sequence[RunFolder]) -> None:
         )
 
 
-def jobs_under_way(folders: Sequence[RunFolder]) -> dict[Path, Job]:
+def jobs_under_way(folders: Sequence[RunFolder]) -> dict[Path, StatusJob]:
     """Return the jobs that SLURM has of these runs, after ended jobs are settled.
 
     Where SLURM or a file cannot be read, a line on standard error says so, and its jobs are left out.
@@ -64,7 +64,7 @@ def jobs_under_way(folders: Sequence[RunFolder]) -> dict[Path, Job]:
         return {}
 
 
-def with_job(standing: RunOverview, job: Job | None) -> RunOverview:
+def with_job(standing: RunOverview, job: StatusJob | None) -> RunOverview:
     """Return the overview of a run that a job will begin or has begun; an earlier result no longer counts."""
     if job is None:
         return standing

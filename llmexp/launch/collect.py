@@ -18,7 +18,7 @@ from llmexp.launch.trials import trials_of
 from llmexp.launch.turns import Turns, force_repeat_to_disk, is_finished, summary
 from llmexp.record.beside import beside
 from llmexp.record.calibration import calibration_for
-from llmexp.record.counted import Peaks
+from llmexp.record.counted import CountedPeaks
 from llmexp.record.folder import RunFolder
 from llmexp.record.plan import RunPlan
 from llmexp.record.redact import redact, redact_all
@@ -89,7 +89,7 @@ def _break_down(plan: RunPlan, folder: RunFolder, finished: Sequence[Path], envi
         with suppress(*_OF_A_TRACE):
             seen = _environment(finished, environment)
             limits = calibration_for(hardware.calibration, outputs, plan.processes, seen)
-            write_breakdown(folder, plan.processes, Peaks.of(hardware), limits)
+            write_breakdown(folder, plan.processes, CountedPeaks.of(hardware), limits)
 
 
 def precise_enough(plan: RunPlan, repeats: Sequence[Path]) -> bool:

@@ -16,7 +16,7 @@ FEWEST_SAMPLES = 5
 WARMUP_SHARE = 0.5
 SHORTEST_S = 1e-9
 Call = Callable[[], object]
-Record = Callable[[Sequence[Call]], Call | None]
+CallRecord = Callable[[Sequence[Call]], Call | None]
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def time_calls(
     clock: Clock,
     protocol: CallProtocol,
     slowest: Callable[[float], float],
-    record: Record | None = None,
+    record: CallRecord | None = None,
 ) -> Timed:
     """Time `calls`, which do the same work on different inputs, in turn.
 
@@ -66,7 +66,7 @@ def time_calls(
     return Timed(times_s, per_sample, bool(recorded))
 
 
-def _recorded(calls: Sequence[Call], per_sample: int, record: Record) -> list[Call]:
+def _recorded(calls: Sequence[Call], per_sample: int, record: CallRecord) -> list[Call]:
     """Return recordings of `per_sample` calls each that together take every input; none where one cannot be made."""
     turn = cycle(calls)
     samples = ([next(turn) for _ in range(per_sample)] for _ in range(ceil(len(calls) / per_sample)))

@@ -15,7 +15,7 @@ from llmexp.report.references.view import View
 if TYPE_CHECKING:
     from llmexp.report.findings.claims import Claim, Undecided
     from llmexp.report.findings.rows import ClaimRow
-    from llmexp.report.section import Section
+    from llmexp.report.section import ReportSection
 
 # What stands beside the runs of a task; a report of one task imports the rest of no other.
 _TRAINING = "llmexp.paper.training.beside:TrainingBeside"
@@ -49,13 +49,13 @@ class Paper(Reference):
 
         return published_speed(plan)
 
-    def beside(self, section: Section) -> Beside:
+    def beside(self, section: ReportSection) -> Beside:
         """Return what stands beside the runs of a task that the paper has measured too."""
         place = _BESIDE.get(section.rows[0].plan.config.task.name)
         if not place:
             return Beside()
         module, _, name = place.partition(":")
-        make: Callable[[Section], Beside] = getattr(import_module(module), name)
+        make: Callable[[ReportSection], Beside] = getattr(import_module(module), name)
         return make(section)
 
     def view_named(self, word: str) -> str | None:

@@ -9,7 +9,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, Valid
 
 from llmexp.errors import RecordError
 from llmexp.record.calibration import Calibration
-from llmexp.record.counted import AttentionTime, GemmTime, Peaks
+from llmexp.record.counted import AttentionTime, CountedPeaks, GemmTime
 from llmexp.record.ranges import SERVER_PHASES
 from llmexp.record.reading import read_text
 from llmexp.record.samples import Record
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from llmexp.record.folder import RunFolder
 
 
-class Share(Record):
+class BreakdownShare(Record):
     """The time of one phase of the steps, in nanoseconds; the parts add up to `time_ns`.
 
     Communication and copies count where no computation hides them. Idle is the time before the phase's next work.
@@ -88,7 +88,7 @@ class Breakdown(Record):
     idle_unexplained_ns: NonNegativeInt
     communication_ns: NonNegativeInt
     copy_ns: NonNegativeInt
-    phases: list[Share]
+    phases: list[BreakdownShare]
     modules: list[ModuleTime]
     kernels: list[KernelTime]
     gemms: list[GemmTime] = Field(default_factory=list)
@@ -139,7 +139,7 @@ class RunBreakdown(Record):
         default_factory=dict,
         description="by kind of collective: of all calls of a rank, the larger of what it puts in and gets out",
     )
-    peaks: Peaks = Peaks()
+    peaks: CountedPeaks = CountedPeaks()
     processes: PositiveInt = 1
     calibration: Calibration | None = None
     remark: str = ""

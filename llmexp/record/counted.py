@@ -18,14 +18,14 @@ if TYPE_CHECKING:  # it takes a third of the time in which a trace's reader is i
 FORWARD, BACKWARD = (1, 1), (3, 2)
 
 
-class Peaks(Record):
+class CountedPeaks(Record):
     """The dense peaks of one device by its hardware file; empty where none is known."""
 
     flops_per_s: dict[str, PositiveFloat] = Field(default_factory=dict, description="by dtype")
     bytes_per_s: PositiveFloat | None = Field(None, description="of its memory")
 
     @classmethod
-    def of(cls, hardware: HardwareConfig) -> Peaks:
+    def of(cls, hardware: HardwareConfig) -> CountedPeaks:
         """Take those of a run's hardware."""
         return cls(flops_per_s={**hardware.peak_flops_per_s}, bytes_per_s=hardware.memory_bandwidth_bytes_per_s)
 

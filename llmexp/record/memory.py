@@ -10,7 +10,7 @@ from pydantic import Field
 from llmexp.record.digits import GIB
 from llmexp.record.samples import Record, StateBytes
 
-Verdict = Literal["surely", "likely", "no"]
+FitVerdict = Literal["surely", "likely", "no"]
 # A run fits surely where the estimate leaves so much of a device free.
 SURE_SHARE = 0.8
 
@@ -105,7 +105,7 @@ class Fit:
         return self.state > self.capacity
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> FitVerdict:
         """`surely` with room to spare, `likely` with less, else `no`."""
         if self.need > self.capacity:
             return "no"

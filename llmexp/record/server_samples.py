@@ -9,7 +9,7 @@ from pydantic import Field
 
 from llmexp.record.samples import Record, read_samples
 
-Metric = Literal[
+ServerMetric = Literal[
     "running",
     "waiting",
     "kv_used_share",
@@ -29,7 +29,7 @@ running, waiting and the shares are of the moment; all others count since the se
 are those of prompts that were looked up in the cache of prefixes; transferred_tokens are those whose keys and values
 came from another server.
 """
-SHARES: frozenset[Metric] = frozenset({"kv_used_share", "accepted_share"})
+SHARES: frozenset[ServerMetric] = frozenset({"kv_used_share", "accepted_share"})
 
 
 class GpuSample(Record):
@@ -50,7 +50,7 @@ class ServerSample(Record):
     """
 
     at_s: float = Field(description="when all of it was read: seconds since the rank's origin, as RequestSample has it")
-    page: dict[Metric, float] | None = Field(None, description="what the page said; None where it was not read")
+    page: dict[ServerMetric, float] | None = Field(None, description="what the page said; None where it was not read")
     page_took_s: float | None = Field(None, description="from the question to the page's last byte, or to the miss")
     missed: str = Field("", description="why the page could not be read this time")
     processes: int | None = Field(None, description="of the server, that were alive")

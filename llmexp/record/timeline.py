@@ -18,7 +18,7 @@ from llmexp.record.writing import write_atomically
 PHASE, COMPUTATION, COMMUNICATION, COPIES, IDLE = "phase", "computation", "communication", "copies", "idle"
 ROWS = (PHASE, COMPUTATION, COMMUNICATION, COPIES, IDLE)
 """The rows from top to bottom."""
-Bars = list[tuple[float, float]]
+TimelineBars = list[tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Timeline:
     source: str
     step: str
     length_ms: float
-    bars: dict[tuple[str, str], Bars]
+    bars: dict[tuple[str, str], TimelineBars]
 
     @property
     def rows(self) -> list[str]:
@@ -46,7 +46,7 @@ class Timeline:
 class _Row(Record):
     row: str
     label: str
-    bars: Bars
+    bars: TimelineBars
 
 
 class _File(Record):

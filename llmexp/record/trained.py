@@ -9,7 +9,7 @@ from pydantic import Field
 from llmexp.record.samples import Number, Record, digest_text
 
 
-class Trained(Record):
+class TrainedRun(Record):
     """The first steps of a run's first repeat, warm-up included, and what it was asked to learn by."""
 
     asked: dict[str, str] = Field(description="the settings that decide what is learned, one value a key")

@@ -13,7 +13,7 @@ from llmexp.record.flat import flat
 from llmexp.record.reading import OddFileError, parsed, read_text
 from llmexp.record.result import Metric, RunStatus, to_json
 from llmexp.record.samples import Record
-from llmexp.record.trained import Trained
+from llmexp.record.trained import TrainedRun
 from llmexp.record.writing import write_atomically
 from llmexp.report.compare import environment_of, settings_of
 from llmexp.report.row import Row
@@ -40,7 +40,7 @@ class Measured(Record):
     unstable: str = Field("", description="why the measurement is unstable as a whole; empty where it is not")
     rate: str = Field(description="the metric that says how fast the task is")
     metrics: dict[str, Metric] = Field(description="means over repeats, their deviation and number")
-    trained: Trained | None = Field(
+    trained: TrainedRun | None = Field(
         None, description="what a training did, to be compared with others; None for other tasks, and in schema 1"
     )
     ended_at: str = ""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from llmexp.analysis.blocked import Block, blocked_verdicts, over_blocks, shown_by
+from llmexp.analysis.blocked import RoundBlock, blocked_verdicts, over_blocks, shown_by
 from llmexp.analysis.inference import Estimate
-from llmexp.analysis.many_rows import Verdict
+from llmexp.analysis.many_rows import RowsVerdict
 from llmexp.analysis.metric import Better
 from llmexp.errors import ConfigError
 from llmexp.registry import get_task
@@ -73,12 +73,12 @@ def _failures_last(turns: Sequence[Measured]) -> list[Measured]:
     return [turn for turn in turns if not turn.is_measured or turn.settings not in failed]
 
 
-def _values(blocks: Iterable[MeasuredBlock], metric: str) -> list[Block]:
+def _values(blocks: Iterable[MeasuredBlock], metric: str) -> list[RoundBlock]:
     measured = [(a.metrics.get(metric), b.metrics.get(metric)) for a, b in blocks if a.is_measured and b.is_measured]
     return [(a.mean, b.mean) for a, b in measured if a and b]
 
 
-def _row(row: PairedRow, verdict: Verdict, better: Better, beyond: float) -> PairedRow:
+def _row(row: PairedRow, verdict: RowsVerdict, better: Better, beyond: float) -> PairedRow:
     if verdict.answer == "within":
         return replace(row, outcome="within", verdict=verdict, reason="")
     if verdict.answer == "unknown":
@@ -86,7 +86,7 @@ def _row(row: PairedRow, verdict: Verdict, better: Better, beyond: float) -> Pai
     return replace(row, outcome="better" if verdict.answer == better else "worse", verdict=verdict, reason="")
 
 
-def _why(verdict: Verdict, beyond: float) -> str:
+def _why(verdict: RowsVerdict, beyond: float) -> str:
     if verdict.estimate is None:
         return "one block does not say how far the next would be from it: --repeats 4 or more tells"
     if verdict.repeats is not None:

@@ -36,7 +36,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Ratio:
+class MetricRatio:
     """A metric of both runs, and b over a; the ratio has an interval where at least one run has several repeats."""
 
     name: str
@@ -69,7 +69,7 @@ class Comparison:
     settings: tuple[Difference, ...]
     environment: tuple[Difference, ...]
     work: tuple[Difference, ...]
-    ratios: tuple[Ratio, ...]
+    ratios: tuple[MetricRatio, ...]
 
     @property
     def same_work(self) -> bool:
@@ -139,13 +139,13 @@ def _differences(a: Mapping[str, str], b: Mapping[str, str]) -> tuple[Difference
     return tuple(Difference(key, a.get(key), b.get(key)) for key in dict.fromkeys([*a, *b]) if a.get(key) != b.get(key))
 
 
-def _ratios(a: Row, b: Row) -> list[Ratio]:
+def _ratios(a: Row, b: Row) -> list[MetricRatio]:
     names = a.result.metrics if a.result else {}
     pairs = ((name, a.metric(name), b.metric(name)) for name in names)
     known = get_task(a.plan.config.task.name).metrics
     found = ((name, first, second) for name, first, second in pairs if first and second and (first.mean or second.mean))
     meant = {name: (spec.better, spec.unit) for name, spec in known.items()}
-    return [Ratio(name, first, second, *meant.get(name, ("", ""))) for name, first, second in found]
+    return [MetricRatio(name, first, second, *meant.get(name, ("", ""))) for name, first, second in found]
 
 
 def ending(row: Row) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from llmexp.record.reading import plain
 from llmexp.record.redact import redact
 from llmexp.report.columns import Column
-from llmexp.report.section import Section
+from llmexp.report.section import ReportSection
 from llmexp.report.setup_paragraph import setup_paragraph
 from llmexp.report.table import Report
 
@@ -49,7 +49,7 @@ def escaped(text: str) -> str:
     return _SPECIAL.sub(lambda found: _PRINTED[found[0]], " ".join(text.split()) if "\n" in text else text)
 
 
-def _section(section: Section) -> str:
+def _section(section: ReportSection) -> str:
     notes = [*section.legend, *(f"({number}) {note}" for number, note in enumerate(section.notes, 1))]
     tables = [float_of(section.title, section.columns, notes)]
     tables += [float_of(detail.title, detail.columns, detail.legend) for detail in section.asked_details]

@@ -12,7 +12,7 @@ from llmexp.record.digits import three_digits
 from llmexp.report.columns import Bars
 from llmexp.report.picture import COLOURS, INK, can_draw, new_figure, plain, save
 from llmexp.report.run_plots import draw_run
-from llmexp.report.section import Section
+from llmexp.report.section import ReportSection
 from llmexp.report.signs import doubt_sign
 from llmexp.report.table import Report
 
@@ -31,14 +31,14 @@ def draw_report(report: Report, path: Path) -> list[Path]:
     The first one is <name>.png (or SVG, PDF, by the suffix); some sections have more.
     """
     written = []
-    for number, section in enumerate(report.sections or (Section(()),)):
+    for number, section in enumerate(report.sections or (ReportSection(()),)):
         place = path.with_name(f"{path.stem}_{number + 1}{path.suffix}") if number else path
         draw(section, place)
         written += [place, *section.draw_more(place)]
     return written
 
 
-def draw(section: Section, path: Path) -> None:
+def draw(section: ReportSection, path: Path) -> None:
     """Write the bars of a section: the rate with its deviation on the left, then further panels.
 
     Published values are diamonds.
@@ -107,14 +107,14 @@ def _write_beside(axes: Axes, bars: Bars) -> None:
     axes.set_xlim(0, 1.16 * widest)
 
 
-def _colours(section: Section) -> list[str]:
+def _colours(section: ReportSection) -> list[str]:
     """Return the row colours, one colour for each value of the subject's first word, such as the model."""
     firsts = [next(iter(row.plan.subject.values())) for row in section.rows]
     known = list(dict.fromkeys(firsts))
     return [COLOURS[known.index(first) % len(COLOURS)] for first in firsts]
 
 
-def _notes(section: Section) -> list[str]:
+def _notes(section: ReportSection) -> list[str]:
     """Return why rows are marked, each reason once, in lines that fit the picture's width."""
     marked: dict[tuple[str, str], list[str]] = {}
     for row in section.rows:

@@ -15,7 +15,7 @@ _REPRODUCED: dict[Answer, bool | None] = {"same": True, "different": False, "unk
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ReproductionVerdict:
     """A verdict; `reproduced` is None where the two runs cannot be compared."""
 
     reproduced: bool | None
@@ -26,25 +26,29 @@ class Verdict:
         return f"{word}: {self.reason}"
 
 
-def judge(comparison: Comparison) -> Verdict:
+def judge(comparison: Comparison) -> ReproductionVerdict:
     """Compare the second run (b) with the first (a); a reproduced run has the same ending, work, training and speed."""
     first, second = comparison.a, comparison.b
     if first.state != second.state and not RunStatus(second.state).is_answer:
-        return Verdict(None, f"the first run ended {first.state}, this one {second.state}: {second.reason}")
+        return ReproductionVerdict(None, f"the first run ended {first.state}, this one {second.state}: {second.reason}")
     if first.state != second.state:
-        return Verdict(False, f"the first run ended {first.state}, this one {second.state}")
+        return ReproductionVerdict(False, f"the first run ended {first.state}, this one {second.state}")
     if first.state != RunStatus.SUCCESS:
-        return Verdict(True, f"it ended {first.state} again")
+        return ReproductionVerdict(True, f"it ended {first.state} again")
     if not comparison.same_work:
-        return Verdict(None, "the work is not the same: " + ", ".join(difference.key for difference in comparison.work))
+        return ReproductionVerdict(
+            None, "the work is not the same: " + ", ".join(difference.key for difference in comparison.work)
+        )
     if is_another(training := comparison.training):
-        return Verdict(False, f"it did not do the same training: {training.reason}")
+        return ReproductionVerdict(False, f"it did not do the same training: {training.reason}")
     speed, other = comparison.speeds, _other_device(comparison)
     if speed is None:
-        return Verdict(None, "such runs have no rate by which they are judged; the table compares their limits")
+        return ReproductionVerdict(
+            None, "such runs have no rate by which they are judged; the table compares their limits"
+        )
     if speed.answer == "different" and other:
-        return Verdict(None, f"{speed.reason}, but on another device: {other}")
-    return Verdict(_REPRODUCED[speed.answer], speed.reason)
+        return ReproductionVerdict(None, f"{speed.reason}, but on another device: {other}")
+    return ReproductionVerdict(_REPRODUCED[speed.answer], speed.reason)
 
 
 def _other_device(comparison: Comparison) -> str:

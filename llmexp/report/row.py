@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from llmexp.record.folder import RunFolder
 from llmexp.record.plan import PROGRAM, RunPlan
 from llmexp.record.result import Metric, RunResult, RunStatus, Stability
-from llmexp.record.trained import Trained
+from llmexp.record.trained import TrainedRun
 from llmexp.registry import get_task
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Row:
         return {}
 
     @property
-    def trained(self) -> Trained | None:
+    def trained(self) -> TrainedRun | None:
         """What the run did as a training; None where its task is none, or where it was not measured to its end."""
         return None
 

@@ -23,7 +23,7 @@ from llmexp.report.row import Row, read_row
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Steps = list[tuple[Sample, ...]]
+StepCurves = list[tuple[Sample, ...]]
 Value = Callable[[Sample], float]
 
 
@@ -70,7 +70,7 @@ def draw_run(folder: RunFolder) -> None:
         draw_timeline(step, row.plan.name, folder.figures / "timeline.png")
 
 
-def _draw_curve(curve: Curve, repeats: Sequence[tuple[str, Steps]], row: Row, path: Path) -> None:
+def _draw_curve(curve: Curve, repeats: Sequence[tuple[str, StepCurves]], row: Row, path: Path) -> None:
     figure = new_figure(7.5, 3.8, f"{row.plan.name} on {row.hardware}, {row.processes} rank{'s' * (row.processes > 1)}")
     axes = figure.subplots()
     plain(axes, grid="y")
@@ -122,6 +122,6 @@ def _show_from_zero(axes: Axes, repeats: Sequence[Sequence[float]]) -> None:
         axes.set_title(f"cut off: the first step, {rounded(first)} s", loc="left", fontsize=8, color=INK)
 
 
-def steps_of(repeat: Path, kind: type[Sample]) -> Steps:
+def steps_of(repeat: Path, kind: type[Sample]) -> StepCurves:
     """Return the steps that all ranks have taken so far, each with its samples by rank."""
     return list(zip(*(read_samples(path, kind) for path in sorted(repeat.glob("samples.*.jsonl"))), strict=False))

@@ -35,7 +35,7 @@ _IN_TITLE = {"task": "{}", "hardware": "on {}", "engine": "{}", "ranks": "{} ran
 
 
 @dataclass(frozen=True)
-class Section:
+class ReportSection:
     """Rows in the order of their folders; `left_out` counts rows that the user asked not to see.
 
     `stated` is a training whose cost was asked for.
@@ -87,7 +87,7 @@ class Section:
         """Return a row's work in the words of cells and headings."""
         return row.work
 
-    def largest_batches(self) -> Section:
+    def largest_batches(self) -> ReportSection:
         """Keep the smallest and the largest measured batch of each configuration, or all rows if they have no batch."""
         return self
 

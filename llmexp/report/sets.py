@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from llmexp.analysis.many_rows import MARGIN, Verdict, verdicts
+from llmexp.analysis.many_rows import MARGIN, RowsVerdict, verdicts
 from llmexp.analysis.metric import Better, MetricSpec
 from llmexp.analysis.same_training import UNKNOWN, Sameness, is_another, where_asked
 from llmexp.errors import ConfigError, unknown
@@ -33,7 +33,7 @@ class PairedRow:
     a: Measured
     b: Measured
     outcome: Outcome
-    verdict: Verdict | None
+    verdict: RowsVerdict | None
     reason: str = ""
 
     @property
@@ -213,7 +213,7 @@ def _ending(row: Measured) -> str:
     return f"{row.state}: {row.reason}" if row.reason else row.state
 
 
-def _row(name: str, a: Measured, b: Measured, verdict: Verdict, better: Better) -> PairedRow:
+def _row(name: str, a: Measured, b: Measured, verdict: RowsVerdict, better: Better) -> PairedRow:
     """Turn a verdict on numbers into one on runs: what disturbed a measurement as a whole rules out a difference."""
     if verdict.answer == "within":
         return PairedRow(name, a, b, "within", verdict)
@@ -229,7 +229,7 @@ def _row(name: str, a: Measured, b: Measured, verdict: Verdict, better: Better) 
     return PairedRow(name, a, b, "better" if verdict.answer == better else "worse", verdict)
 
 
-def _more(verdict: Verdict) -> str:
+def _more(verdict: RowsVerdict) -> str:
     if verdict.estimate is None:
         return "one process does not say how far the next would be from it: measure.repeats=3 or more of both tells"
     if verdict.repeats is None:

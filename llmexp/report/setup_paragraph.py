@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from llmexp.report.provenance import provenance
 from llmexp.report.row import Row
-from llmexp.report.section import Section
+from llmexp.report.section import ReportSection
 from llmexp.report.text_list import listed
 
 _WORDS = {
@@ -25,7 +25,7 @@ _WORDS = {
 }
 
 
-def setup_paragraph(section: Section) -> str:
+def setup_paragraph(section: ReportSection) -> str:
     """Return sentences on what was measured, with which settings, how often and where; empty without a measured run."""
     measured = [row for row in section.rows if row.result and row.state == "success"]
     if not measured:

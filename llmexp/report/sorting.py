@@ -7,7 +7,7 @@ from typing import Any
 
 from llmexp.errors import unknown
 from llmexp.report.row import Row
-from llmexp.report.section import Section
+from llmexp.report.section import ReportSection
 from llmexp.report.table import Report
 
 
@@ -22,7 +22,7 @@ def sorted_by(report: Report, name: str) -> Report:
     return replace(report, sections=tuple(_sorted(section, name) for section in report.sections))
 
 
-def _sorted(section: Section, name: str) -> Section:
+def _sorted(section: ReportSection, name: str) -> ReportSection:
     valued: list[tuple[Any, Row]] = [(section.record(row).get(name), row) for row in section.rows]
     known = [pair for pair in valued if pair[0] is not None and pair[0] != ""]
     higher_is_better = name in section.metrics and section.metrics[name].better == "higher"

@@ -16,7 +16,7 @@ EXAMPLES = "write --for tokens=300e9, or --for epochs=3"
 
 
 @dataclass(frozen=True)
-class Taken:
+class TakenTraining:
     """What a training takes: its time on all devices, and money where a device has a price."""
 
     time_s: float

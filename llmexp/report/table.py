@@ -12,7 +12,7 @@ from llmexp.errors import ConfigError, RecordError
 from llmexp.record.folder import RunFolder
 from llmexp.registry import get_task
 from llmexp.report.row import Row, read_row
-from llmexp.report.section import Section
+from llmexp.report.section import ReportSection
 from llmexp.report.stated_training import StatedTraining
 
 
@@ -20,13 +20,13 @@ from llmexp.report.stated_training import StatedTraining
 class Report:
     """Rows in sections, in the order in which their kinds come; `unreadable` says why other folders have no row."""
 
-    sections: tuple[Section, ...]
+    sections: tuple[ReportSection, ...]
     unreadable: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, rows: Iterable[Row], unreadable: Sequence[str] = ()) -> Report:
         """Sort rows into sections."""
-        kinds: dict[type[Section], list[Row]] = {}
+        kinds: dict[type[ReportSection], list[Row]] = {}
         for row in rows:
             kinds.setdefault(get_task(row.plan.config.task.name).section_type, []).append(row)
         return cls(tuple(kind(tuple(found)) for kind, found in kinds.items()), tuple(unreadable))

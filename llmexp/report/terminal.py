@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, TextIO
 from llmexp.analysis.same_training import Sameness, is_another
 from llmexp.report.cells import in_unit
 from llmexp.report.columns import Column
-from llmexp.report.compare import Comparison, Difference, Ratio, ending
+from llmexp.report.compare import Comparison, Difference, MetricRatio, ending
 from llmexp.report.repeat import repeat_lines
 from llmexp.report.same_cells import part_same
 from llmexp.report.screen import as_table, console, fitting, name_left_out, print_detail, write
-from llmexp.report.section import Section
+from llmexp.report.section import ReportSection
 from llmexp.report.table import Report
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def print_report(report: Report, file: TextIO | None = None) -> None:
         write(screen, f"unreadable: {reason}")
 
 
-def _print_section(screen: Console, section: Section, first: int) -> None:
+def _print_section(screen: Console, section: ReportSection, first: int) -> None:
     """Print a section with its rows numbered from `first`."""
     write(screen, section.title)
     numbers = Column("#", tuple(str(number) for number, _ in enumerate(section.rows, first)))
@@ -107,7 +107,7 @@ def _difference_table(title: str, differences: Sequence[Difference]) -> Table:
     return as_table([Column(title, keys, left=True), Column("a", a, left=True), Column("b", b, left=True)])
 
 
-def _ratio_table(ratios: Sequence[Ratio]) -> Table:
+def _ratio_table(ratios: Sequence[MetricRatio]) -> Table:
     return as_table(
         [
             Column("metric", tuple(ratio.name for ratio in ratios), left=True),
@@ -119,7 +119,7 @@ def _ratio_table(ratios: Sequence[Ratio]) -> Table:
     )
 
 
-def _ratio(ratio: Ratio) -> str:
+def _ratio(ratio: MetricRatio) -> str:
     if ratio.value is None:
         return ""
     return f"{ratio.value:.3f}" + (f" ({ratio.interval[0]:.3f} to {ratio.interval[1]:.3f})" if ratio.interval else "")

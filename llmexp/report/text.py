@@ -10,7 +10,7 @@ from llmexp.record.redact import redact, redact_all
 from llmexp.report.columns import Detail
 from llmexp.report.provenance import provenance
 from llmexp.report.repeat import anywhere
-from llmexp.report.section import Section
+from llmexp.report.section import ReportSection
 from llmexp.report.table import Report
 
 
@@ -42,7 +42,7 @@ def comma_separated(report: Report) -> str:
     return text.getvalue()
 
 
-def _section(section: Section) -> list[str]:
+def _section(section: ReportSection) -> list[str]:
     shown = section.columns
     headers = [column.header for column in shown] + ["command"]
     rules = ["---" if column.left else "---:" for column in shown] + ["---"]

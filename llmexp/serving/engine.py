@@ -16,7 +16,7 @@ from llmexp.serving.config import ServingRunConfig
 from llmexp.serving.config.load import ServedAdapters
 from llmexp.serving.plan.quantised import INT4, LEAST_GROUP, Int4, group_size
 from llmexp.serving.plan.served_model import ServedModel, weight_parameters
-from llmexp.serving.plan.server_holdings import Computed, Holdings, Told
+from llmexp.serving.plan.server_holdings import ComputedBytes, Holdings, Told
 from llmexp.serving.plan.server_plan import ServerPlan, Weights
 from llmexp.tasks.engine import Engine, ServerSoftware
 
@@ -119,10 +119,10 @@ class ServingSpec:
         return None if size is None else 2 * self.model.num_layers * heads * self.model.head_dim * size
 
     @property
-    def drawn_weights(self) -> Computed:
+    def drawn_weights(self) -> ComputedBytes:
         """The bytes of weights that a server draws itself."""
         number = weight_parameters(self.model) * bytes_of(self.dtype) * self.copies
-        return Computed(number=number, words="the model's shape")
+        return ComputedBytes(number=number, words="the model's shape")
 
     @property
     def int4(self) -> Int4 | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from llmexp.analysis.load_window import LoadWindow
-from llmexp.analysis.server_load import Level, ServerLoad, server_load
+from llmexp.analysis.server_load import LoadLevel, ServerLoad, server_load
 from llmexp.record.requests import RequestSample
 from llmexp.record.server_samples import ServerSample
 from llmexp.serving.plan.serving_plan import ServingPlan
@@ -45,7 +45,7 @@ def server_values(
 
 def _told(found: ServerLoad) -> Iterator[tuple[str, float]]:
     for name, metric in LEVELS.items():
-        level: Level | None = getattr(found, name)
+        level: LoadLevel | None = getattr(found, name)
         if level and (found.pages >= FEWEST_PAGES or name not in OF_PAGES):
             yield f"{metric}_mean", level.mean
             yield f"{metric}_peak", level.peak

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from llmexp.analysis.contention import Machine
+from llmexp.analysis.stability import AnyRepeat
 from llmexp.errors import RecordError
 from llmexp.record.digits import rounded
 from llmexp.record.requests import RequestSample
@@ -21,7 +22,7 @@ from llmexp.serving.points import ServingRepeat, read_serving_repeat, results, r
 from llmexp.serving.report.distributions import draw_distributions
 from llmexp.serving.report.over_time import draw_times
 from llmexp.serving.report.section import ServingSection
-from llmexp.tasks.base import AnyRepeat, Task
+from llmexp.tasks.base import Task
 
 
 class Serve(Task[ServingRunConfig, ServingPlan]):

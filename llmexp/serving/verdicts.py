@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from llmexp.analysis.knee import Answer, Knee, holds, knee
+from llmexp.analysis.knee import Knee, RateAnswer, holds, knee
 from llmexp.analysis.load_judgement import LOAD, Repeats, judgement, why_never_known
 from llmexp.analysis.rate_search import Found, RateSearch
 from llmexp.analysis.request_latency import Objective
@@ -47,7 +47,7 @@ def search_end(points: Sequence[ResultPoint], search: RateSearchConfig) -> str:
     return f"did not end: after {len(points)} probes {step:g} requests/s would have been next"
 
 
-def _answers(points: Sequence[ResultPoint]) -> list[Answer]:
+def _answers(points: Sequence[ResultPoint]) -> list[RateAnswer]:
     """Return the answers at constant rates: that of a trace is only a mean."""
     judged = [point for point in points if LOAD in point.verdicts and point.params["load"] == "open"]
     return [(float(point.params["rate_per_s"]), _holds(point)) for point in judged]

@@ -9,7 +9,7 @@ from llmexp.errors import RecordError
 from llmexp.launch.progress import Progress
 from llmexp.record.plan import RunPlan
 from llmexp.slurm.jobs import Submitted
-from llmexp.slurm.queue import Job
+from llmexp.slurm.queue import QueuedJob
 
 # The filesystem serves the measured ranks too, so it is read rarely.
 READ_EVERY_S = 2.0
@@ -28,7 +28,7 @@ class Advances:
     """Describes each run's steps and rate; it reads only what is new, and gives '' where it cannot read."""
 
     def __init__(self) -> None:
-        self._runs: dict[Job, _Run] = {}
+        self._runs: dict[QueuedJob, _Run] = {}
 
     def of(self, run: Submitted) -> str:
         """Return the run's progress in words; '' before the first repeat has begun."""

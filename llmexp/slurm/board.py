@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from llmexp.launch.display import say
 from llmexp.slurm.advance import Advances
 from llmexp.slurm.follow import Followed
-from llmexp.slurm.queue import Job
+from llmexp.slurm.queue import QueuedJob
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -28,7 +28,7 @@ def board() -> Iterator[Show]:
 
 
 def _plain() -> Show:
-    said: dict[Job, str] = {}
+    said: dict[QueuedJob, str] = {}
 
     def show(runs: Sequence[Followed]) -> None:
         for run in runs:

@@ -17,7 +17,7 @@ from llmexp.slurm.finalize import finalize_ended, is_final
 from llmexp.slurm.jobs import Submitted
 from llmexp.slurm.options import SlurmOptions
 from llmexp.slurm.own import own
-from llmexp.slurm.queue import LAUNCH_FAILED, Job, JobState, cancel, release, states
+from llmexp.slurm.queue import LAUNCH_FAILED, JobState, QueuedJob, cancel, release, states
 
 TICK_S = 0.5
 # A result written on a node may take this long to be visible here.
@@ -126,7 +126,7 @@ class _Asking:
     _next_s: float = 0.0
     _silent_since_s: float | None = None
 
-    def ask(self, jobs: Iterable[Job]) -> dict[Job, JobState]:
+    def ask(self, jobs: Iterable[QueuedJob]) -> dict[QueuedJob, JobState]:
         """Return the states if it is time to ask and SLURM answers, else an empty dict.
 
         Raises SlurmError once SLURM has been silent too long.

@@ -27,7 +27,7 @@ from llmexp.record.reading import read_json_lines
 from llmexp.record.result import RunResult
 from llmexp.record.unreadable_record import unreadable_record
 from llmexp.record.writing import now
-from llmexp.slurm.queue import Job
+from llmexp.slurm.queue import QueuedJob
 from llmexp.version import __version__
 
 # The suffix of a job's log file, after the job's number.
@@ -43,7 +43,7 @@ class Submitted:
     """
 
     folder: RunFolder
-    job: Job
+    job: QueuedJob
     replaces: str
 
     @cached_property
@@ -82,7 +82,7 @@ class Intent:
     def taken(self, array: str) -> Submitted:
         """Return the submission after SLURM has given this number to all of its jobs."""
         return Submitted(
-            self.folder, Job(array if self.task is None else f"{array}_{self.task}", self.name), self.replaces
+            self.folder, QueuedJob(array if self.task is None else f"{array}_{self.task}", self.name), self.replaces
         )
 
 
@@ -191,7 +191,7 @@ def _latest(sweep: Path, named: dict[str, RunFolder]) -> tuple[dict[str, Submitt
 
 def _read(folder: RunFolder, line: dict[str, Any]) -> Submitted | Intent:
     if "job" in line:
-        return Submitted(folder, Job(line["job"], line["name"]), line["replaces"])
+        return Submitted(folder, QueuedJob(line["job"], line["name"]), line["replaces"])
     return Intent(folder, line["name"], line["task"], line["replaces"], line.get("at", ""))
 
 

@@ -37,7 +37,7 @@ _ANSWERS_WITHIN_S = 120
 
 
 @dataclass(frozen=True)
-class Job:
+class QueuedJob:
     """A job by its number and its submission's unique name.
 
     The name is needed because a controller that lost its latest state gives numbers out again.
@@ -109,7 +109,7 @@ def cores_a_gpu(partition: str | None) -> list[int]:
     return sorted({int(cores) // int(gpus) for cores, gpus in found if int(gpus)})
 
 
-def states(jobs: Iterable[Job]) -> dict[Job, JobState]:
+def states(jobs: Iterable[QueuedJob]) -> dict[QueuedJob, JobState]:
     """Return the state of each job; raises SlurmError where the controller does not answer.
 
     Where there is accounting, it gives the state of jobs that the controller forgot.
@@ -132,7 +132,7 @@ def arrays_of(names: Iterable[str]) -> dict[str, str]:
     return {name: number.partition("_")[0] for number, name in rows}
 
 
-def scripts_of(jobs: Iterable[Job]) -> dict[str, str]:
+def scripts_of(jobs: Iterable[QueuedJob]) -> dict[str, str]:
     """Return the script of each job that SLURM knows, by the job's number; raises SlurmError.
 
     The job's owner cannot change this record.
@@ -146,7 +146,7 @@ def scripts_of(jobs: Iterable[Job]) -> dict[str, str]:
     return {number: script for number, _, script in (line.strip().partition("|") for line in done.stdout.splitlines())}
 
 
-def cancel(jobs: Sequence[Job]) -> None:
+def cancel(jobs: Sequence[QueuedJob]) -> None:
     """Cancel jobs, queued or running; raises SlurmError where SLURM refuses."""
     for name in dict.fromkeys(job.name for job in jobs):
         done = _run("scancel", f"--name={name}", *(job.number for job in jobs if job.name == name))
@@ -154,7 +154,7 @@ def cancel(jobs: Sequence[Job]) -> None:
             raise SlurmError(f"scancel: {_first_line(done.stderr)}")
 
 
-def release(job: Job) -> bool:
+def release(job: QueuedJob) -> bool:
     """Release a held job, so that it can be placed again; return False where SLURM refuses."""
     return _run("scontrol", "release", job.number).returncode == 0
 
@@ -168,16 +168,16 @@ def max_array_size() -> int | None:
     return None
 
 
-def _squeue(jobs: list[Job]) -> dict[Job, JobState]:
+def _squeue(jobs: list[QueuedJob]) -> dict[QueuedJob, JobState]:
     """Return the state of jobs in the queue or ended recently; a job that is missing is not an error."""
     done = _run("squeue", "--noheader", "--array", "--states=all", f"--jobs={_arrays(jobs)}", "--format=%i|%T|%r|%N|%j")
     if done.returncode and "Invalid job id" not in done.stderr:
         raise SlurmError(f"squeue: {_first_line(done.stderr)}")
     rows = (line.strip().split("|", 4) for line in done.stdout.splitlines())
-    return {Job(number, name): JobState(state, reason, nodes) for number, state, reason, nodes, name in rows}
+    return {QueuedJob(number, name): JobState(state, reason, nodes) for number, state, reason, nodes, name in rows}
 
 
-def _sacct(jobs: list[Job]) -> dict[Job, JobState]:
+def _sacct(jobs: list[QueuedJob]) -> dict[QueuedJob, JobState]:
     """Return how forgotten jobs ended, from the accounting; empty where there is none.
 
     The last of a job's attempts counts.
@@ -196,13 +196,13 @@ def _sacct(jobs: list[Job]) -> dict[Job, JobState]:
     )
     rows = (line.strip().split("|", 3) for line in done.stdout.splitlines())
     ended = {
-        Job(number, name): JobState(state.partition(" ")[0], nodes=nodes.replace("None assigned", ""))
+        QueuedJob(number, name): JobState(state.partition(" ")[0], nodes=nodes.replace("None assigned", ""))
         for number, state, nodes, name in rows
     }
     return {job: state for job, state in ended.items() if job in jobs and state.has_ended}
 
 
-def _arrays(jobs: Iterable[Job]) -> str:
+def _arrays(jobs: Iterable[QueuedJob]) -> str:
     """Return the array numbers of the jobs, each one once, separated by commas."""
     return ",".join(dict.fromkeys(job.array for job in jobs))
 

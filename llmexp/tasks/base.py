@@ -10,20 +10,19 @@ from typing import Any, ClassVar, Generic, TypeVar
 from llmexp.analysis.contention import Machine
 from llmexp.analysis.metric import Metrics
 from llmexp.analysis.quantity import Measurement
-from llmexp.analysis.stability import judge
-from llmexp.analysis.window import Repeat, read_repeat
+from llmexp.analysis.stability import AnyRepeat, judge
+from llmexp.analysis.window import read_repeat
 from llmexp.record.digits import rounded
 from llmexp.record.memory import Fit
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import Doubt, Metric, ResultPoint, RunResult, Stability
 from llmexp.record.samples import RankSummary, Sample
 from llmexp.report.row import Row
-from llmexp.report.section import Section
+from llmexp.report.section import ReportSection
 from llmexp.schema import RunConfig
 
 C = TypeVar("C", bound=RunConfig)
 P = TypeVar("P", bound=RunPlan)
-AnyRepeat = Repeat[Any, Any]
 
 
 class Task(ABC, Generic[C, P]):
@@ -48,7 +47,7 @@ class Task(ABC, Generic[C, P]):
     """The type of a run's row in a report."""
     trains: ClassVar[bool] = False
     """True where runs train a model, so that the cost of a whole training can be asked of them."""
-    section_type: ClassVar[type[Section]] = Section
+    section_type: ClassVar[type[ReportSection]] = ReportSection
     """The part of a report that shows the task's runs; tasks with the same section share a table."""
 
     @abstractmethod

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from llmexp.errors import TraceError
-from llmexp.record.breakdown import Breakdown, KernelTime, ModuleTime, Share
+from llmexp.record.breakdown import Breakdown, BreakdownShare, KernelTime, ModuleTime
 from llmexp.record.ranges import SERVER_PHASES
 from llmexp.traces.attribution import Attribution
 from llmexp.traces.counting import count
@@ -132,7 +132,7 @@ class _Account:
         explained = self._sum(self._idle, known)
         return self._sum(late, known), explained - self._sum(late, known), int(self._idle.sum()) - explained
 
-    def _phases(self) -> list[Share]:
+    def _phases(self) -> list[BreakdownShare]:
         between = self._before_steps()
         return [self._share(number, phase, between) for number, phase in enumerate(self._attribution.phases)]
 
@@ -150,10 +150,10 @@ class _Account:
         waited = begins[np.maximum(step, 0)] - (self._work.begin - before)
         return np.where(step >= 0, np.clip(waited, 0, before), 0)
 
-    def _share(self, number: int, phase: str, between: Numbers) -> Share:
+    def _share(self, number: int, phase: str, between: Numbers) -> BreakdownShare:
         inside, category = self._places.phase == number, self._work.category
         idle_ns = self._sum(self._idle - between, inside) + (0 if phase else int(between.sum()))
-        return Share(
+        return BreakdownShare(
             phase=phase,
             steps=self._attribution.steps_of(phase),
             time_ns=self._sum(self._own, inside) + idle_ns,

@@ -11,7 +11,7 @@ from typing import Any
 from llmexp.errors import TraceError
 from llmexp.record.breakdown import Breakdown, RunBreakdown
 from llmexp.record.calibration import Calibration
-from llmexp.record.counted import Peaks
+from llmexp.record.counted import CountedPeaks
 from llmexp.record.folder import RunFolder
 from llmexp.record.timeline import Timeline, write_timeline
 from llmexp.traces.breakdown import break_down, read_profile
@@ -27,7 +27,7 @@ KEPT_BYTES = 50_000_000
 
 
 def break_down_run(
-    folder: RunFolder, processes: int, peaks: Peaks, calibration: Calibration | None = None
+    folder: RunFolder, processes: int, peaks: CountedPeaks, calibration: Calibration | None = None
 ) -> RunBreakdown | None:
     """Read the traces of a run's traced repeat; None where nothing was traced.
 
@@ -48,7 +48,9 @@ def _last_traced(folder: RunFolder) -> tuple[int, list[Path]] | None:
     return next((found for found in traced if found[1]), None)
 
 
-def write_breakdown(folder: RunFolder, processes: int, peaks: Peaks, calibration: Calibration | None = None) -> None:
+def write_breakdown(
+    folder: RunFolder, processes: int, peaks: CountedPeaks, calibration: Calibration | None = None
+) -> None:
     """Write breakdown.json and timeline.json where something was traced, then remove traces beyond KEPT_BYTES.
 
     The breakdown has all ranks, also those whose traces are removed, and its remark says so.

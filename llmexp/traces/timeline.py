@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from llmexp.record.timeline import COMMUNICATION, COMPUTATION, COPIES, IDLE, PHASE, Bars, Timeline
+from llmexp.record.timeline import COMMUNICATION, COMPUTATION, COPIES, IDLE, PHASE, Timeline, TimelineBars
 from llmexp.traces import kinds
 from llmexp.traces.breakdown import Profile
 from llmexp.traces.events import Selection
@@ -29,7 +29,7 @@ class _Window:
     begin_ns: int
     end_ns: int
 
-    def bars(self, begin: Numbers, end: Numbers) -> Bars:
+    def bars(self, begin: Numbers, end: Numbers) -> TimelineBars:
         """Return begins and lengths in ms from the window's begin."""
         starts, lengths = (begin - self.begin_ns) / 1e6, (end - begin) / 1e6
         return list(zip(starts.tolist(), lengths.tolist(), strict=True))
@@ -53,7 +53,7 @@ class _Drawn:
 
     def timeline(self) -> Timeline:
         """Return the bars of all rows."""
-        bars: dict[tuple[str, str], Bars] = {}
+        bars: dict[tuple[str, str], TimelineBars] = {}
         computing = self._work.category == kinds.COMPUTE
         bars |= self._row(PHASE, self._phases(), computing, self._length_ns)
         bars |= self._row(COMPUTATION, self._modules(), computing, round(self._length_ns * NEAR))
@@ -84,7 +84,9 @@ class _Drawn:
         known = {name: kinds.kind_of(names[name]) for name in np.unique(self._work.name).tolist()}
         return [known[name] for name in self._work.name.tolist()]
 
-    def _row(self, row: str, labels: Sequence[str], chosen: Selection, gap_ns: int) -> dict[tuple[str, str], Bars]:
+    def _row(
+        self, row: str, labels: Sequence[str], chosen: Selection, gap_ns: int
+    ) -> dict[tuple[str, str], TimelineBars]:
         """Return the bars of a row; consecutive work of one label is one bar up to a gap of this length."""
         names = [name for name in dict.fromkeys(labels) if name]
         numbers = {name: number for number, name in enumerate(names)}

@@ -1,6 +1,6 @@
 import pytest
 
-from llmexp.analysis.knee import Answer, holds, knee
+from llmexp.analysis.knee import RateAnswer, holds, knee
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from llmexp.analysis.knee import Answer, holds, knee
         ([(1, False), (4, True)], "below 1 requests/s; but 4 held, though 1 did not: measure these again"),
     ],
 )
-def test_the_knee_lies_between_what_held_and_what_did_not(answers: list[Answer], said: str) -> None:
+def test_the_knee_lies_between_what_held_and_what_did_not(answers: list[RateAnswer], said: str) -> None:
     assert str(knee(answers)) == said
 
 

@@ -5,12 +5,12 @@ import pytest
 
 from benchmarks.queues import SERVERS
 from benchmarks.trust_serving import FAR, search
-from llmexp.analysis.knee import Answer
+from llmexp.analysis.knee import RateAnswer
 from llmexp.analysis.rate_search import Found, RateSearch
 
 
 def run(going: RateSearch, answer: Callable[[float], bool | None]) -> tuple[Found, list[float]]:
-    answers: list[Answer] = []
+    answers: list[RateAnswer] = []
     while isinstance(step := going.step(answers), float):
         answers.append((step, answer(step)))
     return step, [rate for rate, _ in answers]
@@ -64,7 +64,7 @@ def test_nothing_but_unknown_rates_ends_the_search() -> None:
 
 def test_one_wrong_answer_that_another_contradicts_is_outvoted() -> None:
     # As when points of a list were measured first, and 2 failed by chance.
-    answers: list[Answer] = [(1.0, True), (2.0, False), (4.0, True), (8.0, False)]
+    answers: list[RateAnswer] = [(1.0, True), (2.0, False), (4.0, True), (8.0, False)]
     going = RateSearch(most_probes=20)
     assert going.step(answers) == 2.0
     while isinstance(step := going.step(answers), float):
@@ -77,7 +77,7 @@ def test_one_wrong_answer_that_another_contradicts_is_outvoted() -> None:
 def test_answers_that_go_on_contradicting_each_other_are_an_end_that_says_so() -> None:
     end, _ = run(RateSearch(start_per_s=1.0, most_probes=20), lambda rate: rate <= 1 or 3 < rate < 5)
     assert end.reason.startswith("its ends") or end.reason.startswith("answers contradict")
-    answers: list[Answer] = [(1.0, True)] + 3 * [(2.0, False), (4.0, True)]
+    answers: list[RateAnswer] = [(1.0, True)] + 3 * [(2.0, False), (4.0, True)]
     stuck = RateSearch(most_probes=20).step(answers)
     assert isinstance(stuck, Found)
     assert stuck.reason == "answers contradict each other, though they were tried again"

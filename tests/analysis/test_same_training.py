@@ -4,10 +4,10 @@ import pytest
 
 from llmexp.analysis.same_training import same_training, where_asked
 from llmexp.dtypes import FORMATS, of_parameters
-from llmexp.record.trained import Trained
+from llmexp.record.trained import TrainedRun
 
 
-def did(**changes) -> Trained:
+def did(**changes) -> TrainedRun:
     known = {
         "asked": {"seed": "0"},
         "parameters_in": "fp32",
@@ -17,7 +17,7 @@ def did(**changes) -> Trained:
         "gradient_norm": 2.0,
         "largest_update": 1e-3,
     }
-    return Trained.model_validate(known | changes)
+    return TrainedRun.model_validate(known | changes)
 
 
 @pytest.mark.parametrize("dtype", of_parameters())

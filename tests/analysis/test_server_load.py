@@ -6,18 +6,18 @@ from dataclasses import fields
 
 import pytest
 
-from llmexp.analysis.server_load import Level, server_load
-from llmexp.record.server_samples import GpuSample, Metric, ServerSample
+from llmexp.analysis.server_load import LoadLevel, server_load
+from llmexp.record.server_samples import GpuSample, ServerMetric, ServerSample
 
 
-def pages(metric: Metric, *points: tuple[float, float]) -> list[ServerSample]:
+def pages(metric: ServerMetric, *points: tuple[float, float]) -> list[ServerSample]:
     return [ServerSample(at_s=at_s, page={metric: value}) for at_s, value in points]
 
 
 def test_a_level_is_a_mean_over_time_and_its_highest_sample() -> None:
     # From 10 to 14: 0 to 8 over 2 s, then 8 for 2 s: (8 + 16) / 4.
     samples = pages("running", (8, 0), (10, 0), (12, 8), (14, 8), (20, 100))
-    assert server_load(samples, 10, 14).running == Level(6, 8)
+    assert server_load(samples, 10, 14).running == LoadLevel(6, 8)
 
 
 def test_pages_that_did_not_come_count_for_the_time_that_they_left_open() -> None:
@@ -90,17 +90,17 @@ def test_machines_samples_give_memory_cores_power_and_clocks() -> None:
         for at_s in (0, 1, 2)
     ]
     load = server_load(samples, 0, 2)
-    assert load.resident_bytes == Level(101, 102)
+    assert load.resident_bytes == LoadLevel(101, 102)
     assert load.cpu_cores == pytest.approx(3)
-    assert load.gpu_memory_bytes == Level(30, 30)
-    assert load.gpu_power_w == Level(500, 600)
-    assert load.sm_clock_megahertz == Level(1850, 1850)
+    assert load.gpu_memory_bytes == LoadLevel(30, 30)
+    assert load.gpu_power_w == LoadLevel(500, 600)
+    assert load.sm_clock_megahertz == LoadLevel(1850, 1850)
 
 
 def test_a_gpu_that_does_not_tell_makes_no_sum_of_the_others() -> None:
     samples = [ServerSample(at_s=at_s, gpus=[gpu("a", 10, 300, 1900), gpu("b", 20, None, None)]) for at_s in (0.0, 1.0)]
     load = server_load(samples, 0, 1)
-    assert (load.gpu_power_w, load.sm_clock_megahertz, load.gpu_memory_bytes) == (None, None, Level(30, 30))
+    assert (load.gpu_power_w, load.sm_clock_megahertz, load.gpu_memory_bytes) == (None, None, LoadLevel(30, 30))
 
 
 @pytest.mark.parametrize("window", [(10, 12), (3, 4), (0.4, 0.6)])
@@ -117,4 +117,4 @@ def test_what_nobody_told_is_none(window: tuple[float, float]) -> None:
 
 def test_one_sample_has_a_level_and_no_growth() -> None:
     load = server_load([ServerSample(at_s=1, page={"running": 4, "preemptions": 2})], 0, 2)
-    assert (load.running, load.preemptions) == (Level(4, 4), None)
+    assert (load.running, load.preemptions) == (LoadLevel(4, 4), None)

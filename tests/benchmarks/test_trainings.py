@@ -11,11 +11,11 @@ from benchmarks.faults.sitecustomize import FAULTS
 from benchmarks.trainings import BROKEN, HERE, PROTOCOL, TASKS, Training, trained
 from benchmarks.trust_training import UNSEEN, training_verdicts
 from llmexp.analysis.same_training import same_training
-from llmexp.record.trained import Trained
+from llmexp.record.trained import TrainedRun
 
 
 @cache
-def did(fault: str = "", layout: str = f"engine=torch {BROKEN}") -> Trained:
+def did(fault: str = "", layout: str = f"engine=torch {BROKEN}") -> TrainedRun:
     variables = {"LLMEXP_FAULT": fault, "PYTHONPATH": str(HERE / "faults")} if fault else {}
     words = [*PROTOCOL, *TASKS["random"], "precision=fp32", "measure.warmup_steps=3", *layout.split()]
     found = trained(words, variables, sys.executable)
@@ -38,7 +38,7 @@ def test_a_broken_training_is_another(fault: str) -> None:
 
 def test_the_rates_count_alarms_and_misses() -> None:
     known = {"asked": {}, "parameters_in": "fp32", "losses": [6.0], "sequences": ["0a"], "largest_update": 1e-3}
-    equal = [Trained.model_validate(known) for _ in range(3)]
+    equal = [TrainedRun.model_validate(known) for _ in range(3)]
     odd = equal[0].model_copy(update={"losses": [9.0]})
     unseen = equal[0]
     runs = [Training(task="random", precision="fp32", layout="", did=each) for each in (*equal, odd)]

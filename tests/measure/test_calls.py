@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from llmexp.measure.calls import FEWEST_SAMPLES, Call, CallProtocol, Record, Timed, time_calls
+from llmexp.measure.calls import FEWEST_SAMPLES, Call, CallProtocol, CallRecord, Timed, time_calls
 
 
 class MadeUpTime:
@@ -91,7 +91,7 @@ def test_calls_take_their_inputs_in_turn(monkeypatch: pytest.MonkeyPatch) -> Non
     assert max(host.called.values()) - min(host.called.values()) <= 1
 
 
-def recording(host: MadeUpTime, launches_s: float, made: list[int]) -> Record:
+def recording(host: MadeUpTime, launches_s: float, made: list[int]) -> CallRecord:
     """Return what makes one call of several: the device does their work without the time of their launches."""
 
     def record(calls: Sequence[Call]) -> Call:

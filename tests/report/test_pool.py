@@ -6,7 +6,7 @@ import pytest
 
 from llmexp.errors import ConfigError
 from llmexp.record.result import Metric
-from llmexp.record.trained import Trained
+from llmexp.record.trained import TrainedRun
 from llmexp.report.baseline import Measured
 from llmexp.report.pool import pool
 
@@ -35,7 +35,7 @@ def test_a_single_repeat_has_no_deviation() -> None:
 
 def test_repeats_of_another_training_are_not_pooled() -> None:
     known = {"asked": {}, "parameters_in": "fp32", "losses": [6.0], "sequences": ["0a"]}
-    did = [Trained.model_validate(known | {"largest_update": update}) for update in (1e-3, 0.0)]
+    did = [TrainedRun.model_validate(known | {"largest_update": update}) for update in (1e-3, 0.0)]
     with pytest.raises(ConfigError, match="two runs of tiny F did not do the same training: the first step changes"):
         pool([run(100.0, trained=one) for one in did])
 

@@ -5,7 +5,7 @@ import pytest
 
 from llmexp.errors import ConfigError
 from llmexp.record.result import Metric, Stability
-from llmexp.record.trained import Trained
+from llmexp.record.trained import TrainedRun
 from llmexp.report.baseline import load, measured, save
 from llmexp.report.row import read_row
 from llmexp.report.sets import compare_sets
@@ -71,9 +71,9 @@ def test_versions_that_differ_are_named(row):
     assert "distributions.torch 8.8 → 9.9" in printed(compare_sets([older], [newer]))
 
 
-def did(losses=(6.2, 5.9), update=1e-4, sequences=("a0", "a1"), **changes) -> Trained:
+def did(losses=(6.2, 5.9), update=1e-4, sequences=("a0", "a1"), **changes) -> TrainedRun:
     known = {"asked": {"optimizer.lr": "0.1"}, "parameters_in": "fp32", "products_in": "fp32", "gradient_norm": 3.0}
-    return Trained(losses=losses, largest_update=update, sequences=sequences, **known | changes)
+    return TrainedRun(losses=losses, largest_update=update, sequences=sequences, **known | changes)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from llmexp.slurm.advance import Advances
 from llmexp.slurm.board import table_of
 from llmexp.slurm.follow import Followed
 from llmexp.slurm.jobs import Submitted
-from llmexp.slurm.queue import Job, JobState
+from llmexp.slurm.queue import JobState, QueuedJob
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def runs(tmp_path: Path, tiny_plan) -> list[Followed]:
     ):
         folder = RunFolder(tmp_path / "main" / f"tiny_{method}_{number:012}")
         folder.write(folder.plan_path, tiny_plan(method).model_copy(update={"label": "batch.micro=2"}))
-        found.append(Followed(Submitted(folder, Job(f"7_{number}", "a"), ""), state))
+        found.append(Followed(Submitted(folder, QueuedJob(f"7_{number}", "a"), ""), state))
     return found
 
 

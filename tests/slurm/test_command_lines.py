@@ -15,7 +15,7 @@ from llmexp.record.folder import RunFolder
 from llmexp.record.installed import installs
 from llmexp.slurm.jobs import Intent, Submitted, intend, note, slurm_folder, submissions
 from llmexp.slurm.options import read_options
-from llmexp.slurm.queue import Job
+from llmexp.slurm.queue import QueuedJob
 from llmexp.training.plan.training_plan import TrainingPlan
 
 HERE = ("hydra/launcher=slurm", "hardware=cpu", "tracking=none")
@@ -37,7 +37,7 @@ def submitted(here: Path, tiny_plan) -> Callable[..., RunFolder]:
         folder = RunFolder(here / "outputs" / "main" / "tiny_F_0123456789ab")
         folder.write(folder.plan_path, tiny_plan("F"))
         slurm_folder(folder.path.parent).mkdir()
-        note([Submitted(folder, Job(number, "llmexp-main-1"), "")])
+        note([Submitted(folder, QueuedJob(number, "llmexp-main-1"), "")])
         return folder
 
     return make
@@ -143,7 +143,7 @@ def test_status_finds_a_job_that_no_driver_has_noted(commands, here, tiny_plan, 
     )
     assert main(["status"]) == 0
     assert "job 7_3 PENDING (Resources)" in capsys.readouterr().out
-    assert [one.job for one in submissions([run])] == [Job("7_3", "llmexp-main-1")]
+    assert [one.job for one in submissions([run])] == [QueuedJob("7_3", "llmexp-main-1")]
 
 
 def test_status_says_that_slurm_does_not_answer(commands, submitted, capsys):

@@ -9,7 +9,7 @@ from llmexp.launch.attempt import only_attempt
 from llmexp.record.folder import RunFolder
 from llmexp.slurm.finalize import finalize, finalize_ended, is_final
 from llmexp.slurm.jobs import Submitted, slurm_folder
-from llmexp.slurm.queue import Job, JobState
+from llmexp.slurm.queue import JobState, QueuedJob
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def submitted(tmp_path: Path, tiny_plan) -> Submitted:
     folder = RunFolder(tmp_path / "outputs" / "main" / "tiny_F_0123456789ab")
     folder.write(folder.plan_path, tiny_plan("F"))
     slurm_folder(folder.path.parent).mkdir()
-    return Submitted(folder, Job("7_1", "llmexp-main-1"), "")
+    return Submitted(folder, QueuedJob("7_1", "llmexp-main-1"), "")
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_only_an_answer_stands_while_slurm_may_run_the_job_again(submitted, end,
 
 def test_an_earlier_result_is_not_the_jobs(submitted, end):
     end("success", ended_at="yesterday")
-    repeated = Submitted(submitted.folder, Job("8", "llmexp-main-2"), "yesterday")
+    repeated = Submitted(submitted.folder, QueuedJob("8", "llmexp-main-2"), "yesterday")
     assert not is_final(repeated, JobState("CANCELLED"))
     assert finalize(repeated, JobState("CANCELLED")) is None
     assert submitted.folder.result().status == "success"

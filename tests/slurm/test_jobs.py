@@ -18,7 +18,7 @@ from llmexp.slurm.jobs import (
     unanswered,
     withdraw,
 )
-from llmexp.slurm.queue import Job
+from llmexp.slurm.queue import QueuedJob
 
 
 @pytest.fixture
@@ -36,8 +36,8 @@ def asked(runs: list[RunFolder], name: str) -> list[Intent]:
 
 def test_the_latest_submission_counts(runs):
     assert submissions(runs) == []
-    note([Submitted(runs[0], Job("7_0", "first"), "")])
-    latest = Submitted(runs[0], Job("9", "second"), "then")
+    note([Submitted(runs[0], QueuedJob("7_0", "first"), "")])
+    latest = Submitted(runs[0], QueuedJob("9", "second"), "then")
     note([latest])
     assert submissions(runs) == [latest]
 
@@ -54,7 +54,7 @@ def test_a_number_that_is_noted_late_stays_with_its_submission(runs):
     (lost, _), (again, _) = asked(runs, "first"), asked(runs, "second")
     note([again.taken("8")])
     note([lost.taken("7")])
-    assert [one.job for one in submissions(runs[:1])] == [Job("8_0", "second")]
+    assert [one.job for one in submissions(runs[:1])] == [QueuedJob("8_0", "second")]
 
 
 def test_a_job_that_has_begun_is_known_by_its_log(runs):
@@ -62,22 +62,22 @@ def test_a_job_that_has_begun_is_known_by_its_log(runs):
     submission_folder(runs[0].path.parent, "first").mkdir()
     intents[1].taken("7").log.touch()
     assert unanswered(runs) == []
-    assert [one.job for one in submissions(runs)] == [Job("7_0", "first"), Job("7_1", "first")]
+    assert [one.job for one in submissions(runs)] == [QueuedJob("7_0", "first"), QueuedJob("7_1", "first")]
 
 
 def test_a_line_that_was_cut_off_hides_no_other(runs):
-    earlier = Submitted(runs[0], Job("7", "first"), "")
+    earlier = Submitted(runs[0], QueuedJob("7", "first"), "")
     note([earlier])
     jobs = slurm_folder(runs[0].path.parent) / "jobs.jsonl"
     jobs.write_text(jobs.read_text() + '{"folder": "b", "na')
-    later = Submitted(runs[1], Job("8", "second"), "")
+    later = Submitted(runs[1], QueuedJob("8", "second"), "")
     note([later])
     assert submissions(runs) == [earlier, later]
 
 
 def test_a_refused_submission_leaves_the_earlier_one(runs):
     intend([Intent(runs[0], "first", None, "")])
-    earlier = Submitted(runs[0], Job("7", "first"), "")
+    earlier = Submitted(runs[0], QueuedJob("7", "first"), "")
     note([earlier])
     withdraw(asked(runs, "refused"))
     assert (submissions(runs), unanswered(runs)) == ([earlier], [])

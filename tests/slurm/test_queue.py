@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from llmexp.errors import ConfigError, SlurmError
-from llmexp.slurm.queue import Job, JobState, arrays_of, check_slurm, max_array_size, states
+from llmexp.slurm.queue import JobState, QueuedJob, arrays_of, check_slurm, max_array_size, states
 
 
 def test_states_of_queued_running_ended_and_forgotten_jobs(commands):
@@ -12,7 +12,7 @@ def test_states_of_queued_running_ended_and_forgotten_jobs(commands):
         'printf "7_0|RUNNING|None|n1|a\\n7_1|PENDING|Resources||a\\n9|FAILED|NonZeroExitCode|n2|b|b\\n";; esac'
     )
     commands(squeue=squeue, sacct="exit 1")
-    jobs = Job("7_0", "a"), Job("7_1", "a"), Job("9", "b|b"), Job("12", "c")
+    jobs = QueuedJob("7_0", "a"), QueuedJob("7_1", "a"), QueuedJob("9", "b|b"), QueuedJob("12", "c")
     found = states(jobs)
     assert [str(found[job]) for job in jobs] == ["RUNNING (n1)", "PENDING (Resources)", "FAILED (n2)", "forgotten"]
     assert [found[job].has_ended for job in jobs] == [False, False, True, True]
@@ -23,12 +23,12 @@ def test_accounting_tells_what_the_controller_forgot(commands):
         squeue='echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1',
         sacct='echo "5_1|CANCELLED by 0|None assigned|a"',
     )
-    assert states([Job("5_1", "a")]) == {Job("5_1", "a"): JobState("CANCELLED")}
+    assert states([QueuedJob("5_1", "a")]) == {QueuedJob("5_1", "a"): JobState("CANCELLED")}
 
 
 def test_what_accounting_takes_for_running_is_forgotten_all_the_same(commands):
     commands(squeue="true", sacct='printf "5|PREEMPTED|n1|a\\n5|RUNNING|n1|a\\n"')
-    assert states([Job("5", "a")])[Job("5", "a")].name == "forgotten"
+    assert states([QueuedJob("5", "a")])[QueuedJob("5", "a")].name == "forgotten"
 
 
 def test_another_job_of_the_same_number_is_not_ours(commands):
@@ -36,14 +36,14 @@ def test_another_job_of_the_same_number_is_not_ours(commands):
         squeue='echo "5|PENDING|launch failed requeued held||theirs"',
         sacct='printf "5|CANCELLED|n1|ours\\n5|FAILED|n2|theirs\\n"',
     )
-    ours, forgotten = Job("5", "ours"), Job("5", "older")
+    ours, forgotten = QueuedJob("5", "ours"), QueuedJob("5", "older")
     assert states([ours, forgotten]) == {ours: JobState("CANCELLED", nodes="n1"), forgotten: JobState("forgotten")}
 
 
 def test_a_controller_that_is_away_is_an_error_with_its_words(commands):
     commands(squeue='echo "slurm_load_jobs error: Unable to contact slurm controller (connect failure)" >&2; exit 1')
     with pytest.raises(SlurmError, match=r"^squeue: .*Unable to contact slurm controller"):
-        states([Job("5", "a")])
+        states([QueuedJob("5", "a")])
 
 
 def test_the_numbers_of_submissions_by_their_names(commands):

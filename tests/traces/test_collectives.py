@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from llmexp.record.breakdown import read_breakdown
-from llmexp.record.counted import Peaks
+from llmexp.record.counted import CountedPeaks
 from llmexp.record.folder import RunFolder
 from llmexp.traces.run import break_down_ranks, write_breakdown
 
@@ -43,7 +43,7 @@ def test_a_damaged_rank_is_named_and_the_others_count(another, tmp_path: Path) -
         path.rename(repeat / "trace" / f"rank{rank}.json")
     (repeat / "trace" / "rank1.json").write_text("{")
     folder = RunFolder(tmp_path / "run")
-    write_breakdown(folder, processes=4, peaks=Peaks(flops_per_s={"bf16": 1e12}))
+    write_breakdown(folder, processes=4, peaks=CountedPeaks(flops_per_s={"bf16": 1e12}))
     found = read_breakdown(folder)
     assert found
     assert [rank.source for rank in found.ranks] == ["rank0.json"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from llmexp.record.breakdown import RunBreakdown, read_breakdown
-from llmexp.record.counted import Peaks
+from llmexp.record.counted import CountedPeaks
 from llmexp.record.folder import RunFolder
 from llmexp.traces import run
 from llmexp.traces.run import traces_of, write_breakdown
@@ -20,7 +20,7 @@ def broken_down(made, folder: Path, sizes: list[int]) -> tuple[RunBreakdown, lis
     text = made.file().read_text()
     for rank, size in enumerate(sizes):
         (folder / "repeat.0" / "trace" / f"rank{rank}.json").write_text(text.ljust(size))
-    write_breakdown(RunFolder(folder), len(sizes), Peaks())
+    write_breakdown(RunFolder(folder), len(sizes), CountedPeaks())
     found = read_breakdown(RunFolder(folder))
     assert found
     return found, [path.name for path in traces_of(folder / "repeat.0")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmexp.record.breakdown import Breakdown, Share
+from llmexp.record.breakdown import Breakdown, BreakdownShare
 from llmexp.record.ranges import BOTH, DECODE, PREFILL
 from llmexp.traces.breakdown import break_down, read_profile
 from llmexp.traces.server_names import ROWS, module_of, phase_of
@@ -26,7 +26,7 @@ def broken_down(made) -> Breakdown:
     return found
 
 
-def phase(found: Breakdown, name: str) -> Share:
+def phase(found: Breakdown, name: str) -> BreakdownShare:
     return next(each for each in found.phases if each.phase == name)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from llmexp.record.counted import Peaks
+from llmexp.record.counted import CountedPeaks
 from llmexp.record.folder import RunFolder
 from llmexp.record.ranges import DECODE, PREFILL
 from llmexp.record.timeline import read_timeline
@@ -61,8 +61,8 @@ def test_a_runs_windows_are_ranks_of_one_each_and_its_timeline_is_of_the_last(ma
         0: "rank0.1.json.gz",
         1: "rank1.0.json.gz",
     }
-    write_breakdown(folder, 2, Peaks())
-    found = break_down_run(folder, 2, Peaks())
+    write_breakdown(folder, 2, CountedPeaks())
+    found = break_down_run(folder, 2, CountedPeaks())
     assert found
     assert [rank.steps for rank in found.ranks] == [2, 1]
     assert found.figures["prefill_step_time_s"] == 90e-6
@@ -78,7 +78,7 @@ def test_a_window_that_cannot_be_read_is_told_and_the_other_counts(made, tmp_pat
     traces = folder.path / "repeat.0" / "trace"
     window(made, traces, "rank0.0.json.gz", (PROMPT, 50))
     (traces / "rank0.1.json.gz").write_bytes(b"\x1f\x8bbroken")
-    found = break_down_run(folder, 1, Peaks())
+    found = break_down_run(folder, 1, CountedPeaks())
     assert found
     assert [rank.steps for rank in found.ranks] == [1]
     assert "rank0.1.json.gz is a damaged gzip file" in found.remark

@@ -17,7 +17,7 @@ P = TypeVar("P", HttpRequestParser, HttpResponseParser)
 OK, UNAVAILABLE, BAD_GATEWAY = 200, 503, 502
 
 
-class Message:
+class RouterMessage:
     """The parts of an HTTP message, which the parser's calls fill in."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Router:
                 await writer.wait_closed()
 
     async def _route(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked = Message()
+        asked = RouterMessage()
         method = (await _parse(reader, HttpRequestParser(asked), asked)).get_method()
         path = asked.url.decode()
         if method == b"POST":
@@ -94,7 +94,7 @@ async def _ask(port: int, method: str, path: str, body: bytes = b"") -> tuple[in
     reader, writer = await asyncio.open_connection(HOST, port)
     try:
         writer.write(_request(method, path, body))
-        answer = Message()
+        answer = RouterMessage()
         return (await _parse(reader, HttpResponseParser(answer), answer)).get_status_code(), answer.content
     finally:
         writer.close()
@@ -112,7 +112,7 @@ async def _pass_on(port: int, path: str, body: bytes, writer: asyncio.StreamWrit
         upstream.close()
 
 
-async def _parse(reader: asyncio.StreamReader, parser: P, into: Message) -> P:
+async def _parse(reader: asyncio.StreamReader, parser: P, into: RouterMessage) -> P:
     """Read a message wholly; raises IncompleteReadError where it is cut off."""
     while not into.is_complete:
         piece = await reader.read(PIECE_BYTES)

@@ -9,7 +9,7 @@ from llmexp.errors import ConfigError
 from llmexp.launch.server_address import API_KEY
 from llmexp.launchers.serving.engines import lightllm, sglang, tgi, vllm
 from llmexp.record.plan import Command
-from llmexp.record.server_samples import Metric
+from llmexp.record.server_samples import ServerMetric
 from llmexp.serving.engine import IGNORE_END, ServingEngine, ServingSpec, value
 from llmexp.serving.plan.server_holdings import Holdings
 from llmexp.serving.plan.server_plan import MetricNames, RequestForm, ServerPlan
@@ -27,7 +27,7 @@ LLAMA_SERVER: MetricNames = {
 _KNOWN = (*(each.METRIC_NAMES for each in (vllm, sglang, tgi, lightllm)), LLAMA_SERVER)
 # A command may start any of these servers: no name of one stands on another's page.
 METRIC_NAMES: MetricNames = {
-    metric: tuple(name for names in _KNOWN for name in names.get(metric, ())) for metric in get_args(Metric)
+    metric: tuple(name for names in _KNOWN for name in names.get(metric, ())) for metric in get_args(ServerMetric)
 }
 
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from llmexp.dtypes import format_of
 from llmexp.record.plan import Command
 from llmexp.serving.engine import HOST, SERVED_NAME, Knob, ServingEngine, ServingSpec, value
-from llmexp.serving.plan.server_holdings import Computed, Holdings, Told
+from llmexp.serving.plan.server_holdings import ComputedBytes, Holdings, Told
 from llmexp.serving.plan.server_plan import MetricNames, RequestForm, ServerPlan
 
 KV_DTYPES = ("int8",)
@@ -63,7 +63,7 @@ class LightllmEngine(ServingEngine):
         """The tokens of the cache are those that it was told, else each device's log tells them for all."""
         found, given = super().holdings(served), served.knobs.get("kv_tokens")
         if given:
-            own = Computed(number=int(given), words="engine.options.kv_tokens")
+            own = ComputedBytes(number=int(given), words="engine.options.kv_tokens")
             return found.model_copy(update={"kv_tokens_told": [], "kv_tokens": own})
         return found if served.devices == 1 else found.model_copy(update={"kv_tokens_told": []})
 

@@ -16,7 +16,7 @@ from llmexp.record.plan import Command
 from llmexp.schema import DenseModel, MixtralModel
 from llmexp.serving.engine import HOST, Knob, ServingEngine, ServingSpec, switch, value
 from llmexp.serving.plan.quantised import quantised_weights
-from llmexp.serving.plan.server_holdings import Computed, Holdings
+from llmexp.serving.plan.server_holdings import ComputedBytes, Holdings
 from llmexp.serving.plan.server_plan import ProfilerRoutes, RequestForm, ServerPlan
 
 PAGE_TOKENS = 32
@@ -61,7 +61,9 @@ class TransformersEngine(ServingEngine):
             return found
         if knobs.get("kv_blocks") and knobs["continuous_batching"]:
             tokens = int(knobs["kv_blocks"]) * int(knobs.get("block_size", PAGE_TOKENS))
-            found = found.model_copy(update={"kv_tokens": Computed(number=tokens, words="blocks as they were set")})
+            found = found.model_copy(
+                update={"kv_tokens": ComputedBytes(number=tokens, words="blocks as they were set")}
+            )
         if not isinstance(served.model, DenseModel | MixtralModel):
             return found
         quantised = quantised_weights(served.model, str(knobs.get("quantization")), bytes_of(served.dtype))

@@ -13,7 +13,7 @@ from llmexp.launchers.data.corpus import hf_dataset
 from llmexp.launchers.data.tokenizers import OfTransformers, Tokenizer, tokenizer
 from llmexp.launchers.serving.prompting.source import Alphabet, Made, MakerTask, TextPrompt
 from llmexp.serving.config.load import PromptTexts
-from llmexp.serving.plan.prompt_texts import KEY, Recorded, is_file_of_records, recorded, records_of
+from llmexp.serving.plan.prompt_texts import KEY, RecordedPrompts, is_file_of_records, recorded, records_of
 
 # How the vocabularies of byte-level tokenizers and of SentencePiece write a blank.
 BLANKS = ("\u0120", "\u2581")
@@ -92,7 +92,7 @@ def _add_texts(made: Made, task: MakerTask, texts: PromptTexts, chosen: Tokenize
         )
 
 
-def _records(texts: PromptTexts) -> Iterator[Recorded]:
+def _records(texts: PromptTexts) -> Iterator[RecordedPrompts]:
     path = Path(texts.path).expanduser()
     if is_file_of_records(path):
         yield from records_of(path, texts.field)
@@ -104,7 +104,7 @@ def _records(texts: PromptTexts) -> Iterator[Recorded]:
             raise ConfigError(f"{KEY}={texts.path}, row {row} of split {texts.split}: {error}") from None
 
 
-def prompt_of(one: Recorded, chosen: Tokenizer) -> TextPrompt:
+def prompt_of(one: RecordedPrompts, chosen: Tokenizer) -> TextPrompt:
     """Return a record's text with the tokens that a server makes of it, those that begin a text among them."""
     text = one.prompt if isinstance(one.prompt, str) else _written(one, chosen)
     answer = len(chosen.encode(one.answer)) if one.answer else 0
@@ -114,7 +114,7 @@ def prompt_of(one: Recorded, chosen: Tokenizer) -> TextPrompt:
     return TextPrompt(ids=chosen.encode(text), text=text, answer_tokens=answer)
 
 
-def _written(one: Recorded, chosen: Tokenizer) -> str:
+def _written(one: RecordedPrompts, chosen: Tokenizer) -> str:
     """Write turns by the tokenizer's template, else each below the name of its role."""
     assert not isinstance(one.prompt, str)
     if chosen.template:

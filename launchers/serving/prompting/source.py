@@ -18,7 +18,7 @@ from llmexp.errors import BuildError, ConfigError
 from llmexp.launchers.serving import words
 from llmexp.record.samples import Record
 from llmexp.serving.config.load import PromptTexts
-from llmexp.serving.plan.draws import Series
+from llmexp.serving.plan.draws import DrawSeries
 from llmexp.serving.plan.lengths import LengthDraw
 from llmexp.serving.plan.served_model import CheckpointModel, served_model
 from llmexp.serving.plan.serving_plan import LoadPoint, ServingPlan
@@ -102,7 +102,7 @@ class PromptSource:
         """
         earlier = [each for each in plan.points if each.number < point.number]
         if point.probe:
-            place = Series(plan.config.seed, point.number).below(len(self.prompts), "text", (0,)) + number
+            place = DrawSeries(plan.config.seed, point.number).below(len(self.prompts), "text", (0,)) + number
         elif is_warmup:
             place = -1 - number - sum(each.warmup for each in earlier)
         else:

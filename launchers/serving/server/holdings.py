@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from llmexp.record.serving import Held
-from llmexp.serving.plan.server_holdings import Computed, Holdings, Told
+from llmexp.serving.plan.server_holdings import ComputedBytes, Holdings, Told
 
 FOLDER = "the tensors of the model's folder"
 # Of a safetensors file: so many bytes say how long its header is, which is JSON.
@@ -37,7 +37,7 @@ def tensor_bytes(folder: Path) -> int:
     return found + sum(_gguf_bytes(path) for path in folder.glob("*.gguf"))
 
 
-def _first(told: Sequence[Told], texts: Mapping[str, str], computed: Computed | None) -> tuple[int | None, str]:
+def _first(told: Sequence[Told], texts: Mapping[str, str], computed: ComputedBytes | None) -> tuple[int | None, str]:
     """Return the first number that is told, else the one that is computed, and who says so."""
     for each in told:
         number = each.number(texts.get(each.where, ""))

@@ -15,7 +15,7 @@ from statistics import fmean
 
 from llmexp.launch.server_answer import deadline
 from llmexp.launchers.serving.client.address import Address
-from llmexp.record.server_samples import SHARES, Metric
+from llmexp.record.server_samples import SHARES, ServerMetric
 from llmexp.serving.plan.server_plan import MetricNames
 
 LARGEST_BYTES = 2**24
@@ -40,7 +40,7 @@ class MetricsPage:
         self._path, self._headers = address.below + path, dict(headers or {})
         self._names, self._line = names, _pattern(names)
 
-    def read(self, within_s: float) -> dict[Metric, float]:
+    def read(self, within_s: float) -> dict[ServerMetric, float]:
         """Ask for the page; raises PageError where it does not come wholly, in time, or says nothing of the server."""
         return self._values(self.text(within_s))
 
@@ -89,7 +89,7 @@ class MetricsPage:
         self._connection.close()
         return PageError(why)
 
-    def _values(self, text: str) -> dict[Metric, float]:
+    def _values(self, text: str) -> dict[ServerMetric, float]:
         series: dict[str, list[float]] = {}
         for name, labels, value in self._line.findall(text):
             number = _number(value)

@@ -96,7 +96,7 @@ class MachineLook:
         return sample
 
 
-class Rounds(Thread):
+class WatchRounds(Thread):
     """Looks at every interval, whenever it is told to, and once more when it is over; a line for each look.
 
     A look that takes longer than the interval delays the next.
@@ -129,14 +129,14 @@ class Rounds(Thread):
                 self._file.write(self._look().model_dump_json(exclude_defaults=True) + "\n")
 
 
-def rounds(watched: Watched, file: TextIO) -> list[Rounds]:
+def rounds(watched: Watched, file: TextIO) -> list[WatchRounds]:
     """Return the rounds of what can be looked at."""
     found = []
     if watched.address and watched.metrics and watched.names:
         page = PageLook(watched, watched.address, watched.metrics)
-        found.append(Rounds(page, watched.page_interval_s, file))
+        found.append(WatchRounds(page, watched.page_interval_s, file))
     if watched.pid is not None or watched.gpus:
-        found.append(Rounds(MachineLook(watched), watched.interval_s, file))
+        found.append(WatchRounds(MachineLook(watched), watched.interval_s, file))
     return found
 
 

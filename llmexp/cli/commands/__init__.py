@@ -20,7 +20,7 @@ from llmexp.record.reading import plain
 _WITH_VALUE = ("-cd", "--config-dir")
 
 
-class Command(Protocol):
+class CliCommand(Protocol):
     """A module of this package."""
 
     def parser(self) -> Parser:
@@ -30,9 +30,9 @@ class Command(Protocol):
         """Do the command's work and return the exit code."""
 
 
-def command(name: str) -> Command:
+def command(name: str) -> CliCommand:
     """Import the module of a command."""
-    return cast(Command, import_module(f"{__name__}.{name.replace('-', '_')}"))
+    return cast(CliCommand, import_module(f"{__name__}.{name.replace('-', '_')}"))
 
 
 def carry_out(name: str, words: Sequence[str]) -> int:

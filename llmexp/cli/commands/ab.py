@@ -23,9 +23,9 @@ from llmexp.report.blocked_sets import MeasuredBlock, compare_blocks
 from llmexp.report.blocked_terminal import print_blocked
 from llmexp.report.row import read_row
 from llmexp.report.sets import spec_of
-from llmexp.sweep.ab.measuring import MeasuredRow, Session, held, measure_in_blocks
+from llmexp.sweep.ab.measuring import MeasuredRow, TurnSession, held, measure_in_blocks
 from llmexp.sweep.ab.side import Side, opened
-from llmexp.sweep.ab.turns import CONTROL, A, B, Block, Measures, Turn
+from llmexp.sweep.ab.turns import CONTROL, A, B, Measures, SideTurn, TurnBlock
 from llmexp.sweep.run import check_store
 
 # Three processes of two speeds agree too often: docs/numbers.md has the rates from four on.
@@ -94,7 +94,7 @@ def _check(args: Namespace) -> None:
             raise ConfigError(f"{word} does not go with llmexp ab: {why}; leave it out")
 
 
-def _session(args: Namespace, a: Side, b: Side) -> Session:
+def _session(args: Namespace, a: Side, b: Side) -> TurnSession:
     """Plan both sides, let each check the words, and say what will be measured where."""
     planned = [_planned(args, side) for side in (a, b)]
     if len(planned[0]) != len(planned[1]):
@@ -112,7 +112,7 @@ def _session(args: Namespace, a: Side, b: Side) -> Session:
     ]
     identity = {"a": a.identity, "b": b.identity, "words": [row.words for row in rows]}
     anew, root = plans[0].config.rerun == "all", _root(args, plans[0], identity)
-    session = Session({A: a, B: b, CONTROL: a}, rows, _control(plans), root, anew, identity)
+    session = TurnSession({A: a, B: b, CONTROL: a}, rows, _control(plans), root, anew, identity)
     turns = args.repeats * (2 * len(rows) + 1)
     print(f"{turns} turns of {len(rows)} row{'s' * (len(rows) > 1)} into {session.root}", flush=True)
     return session
@@ -154,11 +154,11 @@ def _root(args: Namespace, plan: RunPlan, identity: Mapping[str, object]) -> Pat
     return Path(sweep.outputs).absolute() / f"ab_{'_'.join(short)}_{sha256(repr(identity).encode()).hexdigest()[:8]}"
 
 
-def _measured(session: Session, done: Sequence[Block]) -> tuple[list[MeasuredBlock], list[MeasuredBlock]]:
+def _measured(session: TurnSession, done: Sequence[TurnBlock]) -> tuple[list[MeasuredBlock], list[MeasuredBlock]]:
     """Read the blocks (a, b) of all rows, and those of the control (a, a once more)."""
 
-    def read(block: Block, measures: Measures) -> Measured:
-        run = session.run_of(Turn(block.round, block.row, measures))
+    def read(block: TurnBlock, measures: Measures) -> Measured:
+        run = session.run_of(SideTurn(block.round, block.row, measures))
         if run is None:
             raise ConfigError(f"{session.root} has lost the runs of {session.rows[block.row - 1].name}: measure again")
         return measured(read_row(run))

@@ -15,7 +15,7 @@ from llmexp.errors import ConfigError, TraceError
 from llmexp.launch.detect import described
 from llmexp.record.breakdown import RunBreakdown, read_breakdown
 from llmexp.record.calibration import calibration_for
-from llmexp.record.counted import Peaks
+from llmexp.record.counted import CountedPeaks
 from llmexp.record.folder import RunFolder
 from llmexp.report.breakdown.parts import Profiled
 from llmexp.traces.run import break_down_ranks, break_down_run, traces_of
@@ -91,7 +91,7 @@ def _again(folder: RunFolder) -> RunBreakdown | None:
     plan, result = RunPlan.read(folder.plan_path), folder.result()
     hardware, environment = plan.config.hardware, result.environment if result else {}
     limits = calibration_for(hardware.calibration, folder.path.parents[1], plan.processes, environment)
-    return break_down_run(folder, plan.processes, Peaks.of(hardware), limits)
+    return break_down_run(folder, plan.processes, CountedPeaks.of(hardware), limits)
 
 
 def _foreign(traces: Sequence[Path], hardware: str | None) -> RunBreakdown:
@@ -102,7 +102,7 @@ def _foreign(traces: Sequence[Path], hardware: str | None) -> RunBreakdown:
     device_name = found.ranks[0].device_name
     by_name = (name for name, node in _described().items() if device_name in node.get("device_names", ()))
     node = _described().get(hardware or next(by_name, ""), {})
-    peaks = Peaks(
+    peaks = CountedPeaks(
         flops_per_s=dict(node.get("peak_flops_per_s", {})), bytes_per_s=node.get("memory_bandwidth_bytes_per_s")
     )
     return found.model_copy(update={"peaks": peaks})

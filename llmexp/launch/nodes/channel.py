@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from llmexp.launch.nodes.messages import MESSAGE, Message
+from llmexp.launch.nodes.messages import MESSAGE, NodeMessage
 
 # A machine that vanished silently is detected after idle + interval x count = 20 s.
 KEEPALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
@@ -34,7 +34,7 @@ class Channel:
         self._connection, self._secret, self._read, self.alive = connection, secret, b"", True
         self._number, self._others = secrets.token_hex(16).encode(), b""
         self._sent = self._taken = 0
-        self._heard: deque[Message] = deque()
+        self._heard: deque[NodeMessage] = deque()
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in KEEPALIVE.items():
             if hasattr(socket, name):
@@ -50,7 +50,7 @@ class Channel:
         """The address by which this machine has reached the other side, or was reached."""
         return str(self._connection.getsockname()[0])
 
-    def say(self, message: Message) -> None:
+    def say(self, message: NodeMessage) -> None:
         """Send a message; nothing is sent where the other side has gone or does not give its number in time."""
         self._await(lambda: bool(self._others), PATIENCE_S)
         if self.alive:
@@ -58,13 +58,13 @@ class Channel:
             self._send(self._code(self._number + self._others, self._sent, words) + b" " + words)
             self._sent += 1
 
-    def heard(self) -> Iterator[Message]:
+    def heard(self) -> Iterator[NodeMessage]:
         """Yield new messages; this blocks where there are none, so call it when the channel is readable."""
         self._receive()
         while self._heard:
             yield self._heard.popleft()
 
-    def wait(self, within_s: float) -> Message | None:
+    def wait(self, within_s: float) -> NodeMessage | None:
         """Return the next message; None where none comes in time or the other side goes."""
         self._await(lambda: bool(self._heard), within_s)
         return self._heard.popleft() if self._heard else None

@@ -64,5 +64,5 @@ class Ended(Record):
     killed_for_memory: bool
 
 
-Message = Here | Welcome | Start | Stacks | Stop | Ended
-MESSAGE: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="event")])
+NodeMessage = Here | Welcome | Start | Stacks | Stop | Ended
+MESSAGE: TypeAdapter[NodeMessage] = TypeAdapter(Annotated[NodeMessage, Field(discriminator="event")])

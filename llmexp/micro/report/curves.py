@@ -18,7 +18,7 @@ from llmexp.report.row import Row
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from llmexp.report.section import Section
+    from llmexp.report.section import ReportSection
 
 FEWEST_POINTS = 3
 MARKERS = "osD^vPX*"
@@ -32,7 +32,7 @@ class _Picture:
     lines: dict[str, Line]
 
 
-def draw_curves(section: Section, path: Path) -> list[Path]:
+def draw_curves(section: ReportSection, path: Path) -> list[Path]:
     """Draw a picture for each family with lines of three sizes or more, named after `path`; return the paths."""
     written = []
     for found in _pictures(section):
@@ -42,7 +42,7 @@ def draw_curves(section: Section, path: Path) -> list[Path]:
     return written
 
 
-def _pictures(section: Section) -> Iterator[_Picture]:
+def _pictures(section: ReportSection) -> Iterator[_Picture]:
     for family in families():
         if not family.curves:
             continue

@@ -16,12 +16,12 @@ from llmexp.report.columns import Bars, Column, Detail
 from llmexp.report.legend import legend_of_runs, legend_of_signs
 from llmexp.report.notes import ending_note, mark
 from llmexp.report.row import Row
-from llmexp.report.section import Section
+from llmexp.report.section import ReportSection
 from llmexp.report.signs import doubt_sign
 
 
 @dataclass(frozen=True)
-class MicroSection(Section):
+class MicroSection(ReportSection):
     """Runs of task=micro, which have points instead of a rate."""
 
     @property

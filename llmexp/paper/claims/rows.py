@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from llmexp.paper.printed import WORLD_SIZE, read_table
-from llmexp.report.findings.rows import ClaimRow, Figure, atoms, batch_words, platform
+from llmexp.report.findings.rows import ClaimRow, RowFigure, atoms, batch_words, platform
 
 # Table III comes first: where table II repeats one of its runs, pairs take III's.
 _TRAINING = {"III": "table03_pretrain_bs1", "IV": "table04_pretrain_max_batch", "IX": "table09_finetune_bs1"}
@@ -50,12 +50,12 @@ def _engines() -> Iterator[ClaimRow]:
 
 def _cell(table: str, label: str, row: dict[str, str], engine: str, method: str) -> ClaimRow:
     micro = int(row["batch_size"] or 0)
-    figures = {name: Figure.exact(float(row[name])) for name in ("tokens_per_s", "memory_gb") if row[name]}
+    figures = {name: RowFigure.exact(float(row[name])) for name in ("tokens_per_s", "memory_gb") if row[name]}
     is_largest = table == "IV" or (table == "II" and micro > 1)
     return ClaimRow(
         table=table,
         label=label,
-        values=figures | ({"batch": Figure.exact(micro)} if figures else {}),
+        values=figures | ({"batch": RowFigure.exact(micro)} if figures else {}),
         task="finetune" if table == "IX" else "pretrain",
         engine=engine,
         model=row["model"],
@@ -74,7 +74,7 @@ def _cell(table: str, label: str, row: dict[str, str], engine: str, method: str)
 def _other(table: str) -> Iterator[ClaimRow]:
     name, named_by = _OTHERS[table]
     for row in read_table(name):
-        figures = {column: Figure.exact(float(text)) for column, text in row.items() if _is_number(text)}
+        figures = {column: RowFigure.exact(float(text)) for column, text in row.items() if _is_number(text)}
         doubt = row["note"] if row["note"].startswith(_DOUBT) else ""
         yield ClaimRow(table, " ".join(row[column] for column in named_by), figures, doubt=doubt)
 

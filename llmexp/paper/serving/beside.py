@@ -9,7 +9,7 @@ from llmexp.paper.printed.serving import Statement, statements_on
 from llmexp.paper.serving.profile import paper_profile_details
 from llmexp.paper.views.names import ROMAN, TITLES, words_of
 from llmexp.report.columns import Detail
-from llmexp.report.references.beside import Beside, Place
+from llmexp.report.references.beside import Beside, ColumnPlace
 from llmexp.report.references.view import View
 from llmexp.report.row import Row
 from llmexp.serving.plan.serving_plan import ServingPlan
@@ -27,7 +27,7 @@ class ServingBeside(Beside):
 
     section: ServingSection
 
-    def legend(self, place: Place) -> Sequence[str]:
+    def legend(self, place: ColumnPlace) -> Sequence[str]:
         """Return what the paper says of runs under its own load."""
         return [str(statement) for statement in self._statements] if place == "end" else []
 

@@ -12,7 +12,7 @@ from statistics import fmean
 
 from llmexp.paper.printed import SOURCE, read_table, remark_of
 from llmexp.record import ranges
-from llmexp.record.breakdown import Breakdown, ModuleTime, Share
+from llmexp.record.breakdown import Breakdown, BreakdownShare, ModuleTime
 from llmexp.record.digits import three_digits
 from llmexp.report.columns import Column, Detail
 from llmexp.serving.plan.serving_plan import ServingPlan
@@ -46,7 +46,7 @@ class _Table:
     title: str
     headings: Labels
     papers: Mapping[Labels, tuple[float, float, str]]
-    measure: Callable[[Breakdown, Share], dict[Labels, float]]
+    measure: Callable[[Breakdown, BreakdownShare], dict[Labels, float]]
 
 
 def paper_profile_details(runs: Sequence[ProfiledRun]) -> list[tuple[str, Detail]]:
@@ -72,7 +72,7 @@ def differences(run: ProfiledRun) -> list[str]:
     return [words for words, differs in checks.items() if differs]
 
 
-def kernels_ms(rank: Breakdown, phase: Share) -> dict[Labels, float]:
+def kernels_ms(rank: Breakdown, phase: BreakdownShare) -> dict[Labels, float]:
     """Return the milliseconds of a phase in the words of table X; those of communication that nothing hides."""
     found: dict[Labels, float] = {}
     for module in _of(rank, phase):
@@ -88,7 +88,7 @@ def kernels_ms(rank: Breakdown, phase: Share) -> dict[Labels, float]:
     return found
 
 
-def stages_ms(rank: Breakdown, phase: Share) -> dict[Labels, float]:
+def stages_ms(rank: Breakdown, phase: BreakdownShare) -> dict[Labels, float]:
     """Return the milliseconds of a phase in the words of table XI; none where the trace has no modules."""
     found: dict[Labels, float] = {}
     modules = _of(rank, phase)
@@ -115,7 +115,7 @@ def _stages(path: Sequence[str]) -> list[Labels]:
     return [("after_transformer", "all")] if {*_AFTER} & {*path} else [("", _OUTSIDE)]
 
 
-def _of(rank: Breakdown, phase: Share) -> list[ModuleTime]:
+def _of(rank: Breakdown, phase: BreakdownShare) -> list[ModuleTime]:
     return [module for module in rank.modules if module.phase == phase.phase]
 
 

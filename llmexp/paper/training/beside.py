@@ -31,7 +31,7 @@ from llmexp.report.columns import Column, Detail
 from llmexp.report.legend import applying
 from llmexp.report.notes import mark
 from llmexp.report.picture import named_beside
-from llmexp.report.references.beside import WEAK_SCALING_PERCENT, Beside, Place
+from llmexp.report.references.beside import WEAK_SCALING_PERCENT, Beside, ColumnPlace
 from llmexp.report.references.view import View
 from llmexp.report.row import OOM, Row
 from llmexp.training.report.memory_column import memory_unit
@@ -47,7 +47,7 @@ class TrainingBeside(Beside):
 
     section: TrainingSection
 
-    def columns(self, place: Place) -> Sequence[Column]:
+    def columns(self, place: ColumnPlace) -> Sequence[Column]:
         """Return the paper's efficiency beside ours, and its cells with the ratios to them."""
         if place == "scaling":
             return [self._column("paper scaling %", self._efficiency, 8)]
@@ -61,7 +61,7 @@ class TrainingBeside(Beside):
             self._column(f"{unit} x paper", lambda row: _number(memory_over_paper(row), ".2f"), 1),
         ]
 
-    def legend(self, place: Place) -> Sequence[str]:
+    def legend(self, place: ColumnPlace) -> Sequence[str]:
         """Return where the cells and the figure are from, and how the paper's layout is seen."""
         cells = [cell for row in self.section.rows if (cell := cell_of(row))]
         if place == "signs":

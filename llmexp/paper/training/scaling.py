@@ -15,12 +15,12 @@ from llmexp.record.digits import rounded
 from llmexp.record.result import RunStatus
 from llmexp.report.columns import Column, Detail
 from llmexp.report.notes import ending_note
-from llmexp.report.page.chart import Chart, Trace
+from llmexp.report.page.chart import Chart, ChartTrace
 from llmexp.report.references.view import View
 from llmexp.report.row import OOM
 from llmexp.report.signs import doubt_sign
 from llmexp.training.report.row import TrainingRow
-from llmexp.training.report.scaling_series import KINDS, Kind, Series, scaling_legend, series_of
+from llmexp.training.report.scaling_series import KINDS, Kind, ScalingSeries, scaling_legend, series_of
 
 NAME = "fig04"
 MODEL, METHOD, GPUS = "7b", "Q", (1, 2, 4, 8)
@@ -55,9 +55,9 @@ class Scaled:
         return sorted({*(row.processes for row in self.rows), *(GPUS if self.is_papers else ())})
 
     @property
-    def series(self) -> dict[Kind, Series]:
+    def series(self) -> dict[Kind, ScalingSeries]:
         """The first series of each kind."""
-        found: dict[Kind, Series] = {}
+        found: dict[Kind, ScalingSeries] = {}
         for series in series_of(self.rows):
             found.setdefault(series.kind, series)
         return found
@@ -147,7 +147,7 @@ def _far_text(scaled: Scaled) -> str:
     return f"paper: {SOURCE}, {PAPER_FIGURE}" if scaled.first.hardware not in known else ""
 
 
-def figure_legend(found: Iterable[Series]) -> list[str]:
+def figure_legend(found: Iterable[ScalingSeries]) -> list[str]:
     """Say where the paper's efficiencies are from, if any of these rows has one."""
     has_any = any(scaling_of(row) for series in found for row in series.rows)
     return [f"paper scaling %: {SOURCE}, {PAPER_FIGURE}"] if has_any else []
@@ -166,8 +166,8 @@ def _charts(scaled: Scaled) -> list[Chart]:
     for kind, series in scaled.series.items():
         rows = sorted(series.rows, key=lambda row: row.processes)
         x: list[float | str] = [row.processes for row in rows]
-        traces.append(Trace(f"{kind} scaling", x, [100 * series.efficiency_of(row).value for row in rows]))
+        traces.append(ChartTrace(f"{kind} scaling", x, [100 * series.efficiency_of(row).value for row in rows]))
     papers = [(row.processes, found.percent) for row in scaled.rows if (found := scaling_of(row))]
     if papers:
-        traces.append(Trace("the paper", [x for x, _ in papers], [y for _, y in papers], (), (), "markers"))
+        traces.append(ChartTrace("the paper", [x for x, _ in papers], [y for _, y in papers], (), (), "markers"))
     return [Chart(f"Scaling of {scaled.where}", "GPUs", "efficiency, %", traces)] if traces else []

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from llmexp.record.breakdown import RunBreakdown
 from llmexp.record.digits import three_digits
 from llmexp.report.breakdown.kernels import MOST_KERNELS, cut
-from llmexp.report.breakdown.parts import TOTAL, Part, Profiled, parts_ms, step_ms
+from llmexp.report.breakdown.parts import TOTAL, BreakdownPart, Profiled, parts_ms, step_ms
 from llmexp.report.columns import Column, Detail
 
 MS = ",.2f"
@@ -36,8 +36,8 @@ def kernel_difference_detail(a: Profiled, b: Profiled) -> Detail:
     return _differences("which kernels made it", deltas, before, after, whole_ms)
 
 
-def _kernels_ms(found: RunBreakdown) -> dict[Part, float]:
-    sums: defaultdict[Part, float] = defaultdict(float)
+def _kernels_ms(found: RunBreakdown) -> dict[BreakdownPart, float]:
+    sums: defaultdict[BreakdownPart, float] = defaultdict(float)
     for rank in found.ranks:
         for kernel in rank.kernels:
             sums[kernel.kind, cut(kernel.name)] += kernel.work_ns / rank.counted_steps / len(found.ranks) / 1e6
@@ -45,7 +45,11 @@ def _kernels_ms(found: RunBreakdown) -> dict[Part, float]:
 
 
 def _differences(
-    title: str, deltas: Mapping[Part, float], before: Mapping[Part, float], after: Mapping[Part, float], whole_ms: float
+    title: str,
+    deltas: Mapping[BreakdownPart, float],
+    before: Mapping[BreakdownPart, float],
+    after: Mapping[BreakdownPart, float],
+    whole_ms: float,
 ) -> Detail:
     shown = sorted(deltas, key=lambda part: -abs(deltas[part]))[:MOST_KERNELS]
     columns = [

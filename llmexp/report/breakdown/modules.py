@@ -10,7 +10,7 @@ from llmexp.report.breakdown.parts import (
     LAST,
     OTHERS,
     TOTAL,
-    Part,
+    BreakdownPart,
     Place,
     Profiled,
     parts_ms,
@@ -52,14 +52,18 @@ def module_detail(runs: Sequence[Profiled], *, whole: bool = True) -> Detail:
     return Detail("where the time of a profiled step went", columns, _legend(runs))
 
 
-def _merged(times: Mapping[Part, float], small: Collection[Part]) -> dict[Part, float]:
-    merged: defaultdict[Part, float] = defaultdict(float)
+def _merged(times: Mapping[BreakdownPart, float], small: Collection[BreakdownPart]) -> dict[BreakdownPart, float]:
+    merged: defaultdict[BreakdownPart, float] = defaultdict(float)
     for part, time_ms in times.items():
         merged[(part[0], OTHERS) if part in small else part] += time_ms
     return merged
 
 
-def _first_place(part: Part, found: Sequence[Mapping[Part, float]], places: Sequence[Callable[[Part], Place]]) -> Place:
+def _first_place(
+    part: BreakdownPart,
+    found: Sequence[Mapping[BreakdownPart, float]],
+    places: Sequence[Callable[[BreakdownPart], Place]],
+) -> Place:
     return next(place(part) for times, place in zip(found, places, strict=True) if part in times)
 
 

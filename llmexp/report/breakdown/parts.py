@@ -45,7 +45,7 @@ ORDER = (
     ranges.SAMPLING,
 )
 LAST = (OTHERS, OUTSIDE, RECOMPUTED, COMMUNICATION, COPIES, IDLE)
-Part = tuple[str, str]
+BreakdownPart = tuple[str, str]
 Place = tuple[int, int, str]
 
 
@@ -58,14 +58,14 @@ class Profiled:
     measured_step_s: float | None = None
 
 
-def parts_ms(found: RunBreakdown, *, recomputed_apart: bool = False) -> dict[Part, float]:
+def parts_ms(found: RunBreakdown, *, recomputed_apart: bool = False) -> dict[BreakdownPart, float]:
     """Return the milliseconds a step of each part of each phase, as a mean over ranks; a phase's parts add up to it.
 
     A module's time is that of its computation without the modules in it. What backward computes once more is one part
     of its own, or with `recomputed_apart` a part for each module. A server's step has one phase, and its parts are
     those of a step with that phase.
     """
-    sums: defaultdict[Part, float] = defaultdict(float)
+    sums: defaultdict[BreakdownPart, float] = defaultdict(float)
     for rank in found.ranks:
         steps = {phase.phase: phase.steps for phase in rank.phases} if found.is_server else {}
         for part, time_ns in _parts_ns(rank, recomputed_apart):
@@ -78,7 +78,7 @@ def step_ms(found: RunBreakdown) -> float:
     return fmean(rank.window_ns / rank.counted_steps / 1e6 for rank in found.ranks)
 
 
-def _parts_ns(rank: Breakdown, recomputed_apart: bool) -> Iterator[tuple[Part, int]]:
+def _parts_ns(rank: Breakdown, recomputed_apart: bool) -> Iterator[tuple[BreakdownPart, int]]:
     for phase in rank.phases:
         named = phase.phase or BETWEEN
         for label, time_ns in (
@@ -100,12 +100,12 @@ def _label(module: ModuleTime, recomputed_apart: bool) -> str:
     return f"{name}, recomputed" if recomputed_apart else RECOMPUTED
 
 
-def place_in(found: RunBreakdown) -> Callable[[Part], Place]:
+def place_in(found: RunBreakdown) -> Callable[[BreakdownPart], Place]:
     """Return what sorts parts in the order in which the step comes to them."""
     phases = list(dict.fromkeys(phase.phase or BETWEEN for rank in found.ranks for phase in rank.phases))
     phases = [phase for phase in phases if phase != BETWEEN] + [BETWEEN]
 
-    def place(part: Part) -> Place:
+    def place(part: BreakdownPart) -> Place:
         phase, label = part
         name, _, again = label.partition(", recomputed")
         order = ORDER.index(name) if name in ORDER else len(ORDER) * 3 + (LAST.index(name) if name in LAST else -1)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from llmexp.analysis.step_limits import flops_limit
 from llmexp.record.breakdown import Breakdown
-from llmexp.record.counted import AttentionTime, GemmTime, Peaks
+from llmexp.record.counted import AttentionTime, CountedPeaks, GemmTime
 from llmexp.record.digits import rounded, three_digits
 from llmexp.report.breakdown.kernels import MOST_KERNELS
 from llmexp.report.breakdown.parts import Profiled
@@ -85,7 +85,7 @@ def _coverage(rank: Breakdown) -> str:
 class _Rates:
     """Columns of rates, with shares of the hardware's peaks and of the limits that task=micro measured."""
 
-    def __init__(self, peaks: Peaks, limits: Mapping[str, float]) -> None:
+    def __init__(self, peaks: CountedPeaks, limits: Mapping[str, float]) -> None:
         self._peaks, self._limits = peaks, limits
 
     def columns(self, shown: Sequence[Counted]) -> list[Column]:

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from llmexp.record.digits import three_digits
-from llmexp.report.breakdown.parts import BETWEEN, LAST, OTHERS, TOTAL, Part, Profiled, parts_ms, place_in, share_cell
+from llmexp.report.breakdown.parts import (
+    BETWEEN,
+    LAST,
+    OTHERS,
+    TOTAL,
+    BreakdownPart,
+    Profiled,
+    parts_ms,
+    place_in,
+    share_cell,
+)
 from llmexp.report.columns import Column, Detail
 
 SMALL_SHARE = 0.01
@@ -36,27 +46,27 @@ def _phases(runs: Sequence[Profiled]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _rows(phase: str, runs: Sequence[Profiled], every: set[Part]) -> list[Part]:
+def _rows(phase: str, runs: Sequence[Profiled], every: set[BreakdownPart]) -> list[BreakdownPart]:
     own = [part for part in every if part[0] == phase and part[1] != TOTAL]
     place = place_in(runs[0].breakdown)
     ordered = sorted(own, key=lambda part: place((_phases(runs[:1])[0], part[1])))
     return [(phase, STEPS), (phase, TOTAL), *ordered]
 
 
-def _is_small(part: Part, found: Sequence[Mapping[Part, float]]) -> bool:
+def _is_small(part: BreakdownPart, found: Sequence[Mapping[BreakdownPart, float]]) -> bool:
     wholes = [(times, times.get((part[0], TOTAL), 0.0)) for times in found]
     return part[1] not in (TOTAL, *LAST) and all(times.get(part, 0.0) < SMALL_SHARE * ms for times, ms in wholes if ms)
 
 
-def _merged(times: Mapping[Part, float], small: set[Part]) -> dict[Part, float]:
-    merged: dict[Part, float] = {}
+def _merged(times: Mapping[BreakdownPart, float], small: set[BreakdownPart]) -> dict[BreakdownPart, float]:
+    merged: dict[BreakdownPart, float] = {}
     for part, time_ms in times.items():
         place = (part[0], OTHERS) if part in small else part
         merged[place] = merged.get(place, 0.0) + time_ms
     return merged
 
 
-def _cell(row: Part, run: Profiled, times: Mapping[Part, float]) -> str:
+def _cell(row: BreakdownPart, run: Profiled, times: Mapping[BreakdownPart, float]) -> str:
     phase, part = row
     if part == STEPS:
         return str(steps_of(run, phase) or "")

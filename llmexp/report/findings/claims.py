@@ -15,7 +15,7 @@ from llmexp.report.findings.formula import calculate, figures_of, names_in
 from llmexp.report.findings.limits import OverRows
 from llmexp.report.findings.rows import ClaimRow, atoms
 from llmexp.report.findings.selection import Selection
-from llmexp.report.findings.shapes import SHAPES, Check, Formula
+from llmexp.report.findings.shapes import SHAPES, Check, FormulaShape
 from llmexp.report.findings.verdict import CANNOT_TELL, Answer, together
 
 _Figures = Mapping[str, tuple[ClaimRow, str]]
@@ -114,7 +114,7 @@ def _explained(error: ValidationError) -> str:
 def _check_words(claim: Claim, name: str, codes: Sequence[str], figures: _Figures) -> None:
     """Raise ConfigError where a check cannot decide anything: an unknown atom, no comparison, an unknown figure."""
     for check in claim.checks:
-        if isinstance(check, Formula):
+        if isinstance(check, FormulaShape):
             if missing := [each for each in names_in(check.formula) if each not in figures]:
                 known = f"; one is [{next(iter(figures))}]" if figures else ""
                 raise ConfigError(f"{name}: there is no figure [{missing[0]}]{known}")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from llmexp.report.findings.rows import ONE, UNKNOWN, ClaimRow, Figure
+from llmexp.report.findings.rows import ONE, UNKNOWN, ClaimRow, RowFigure
 from llmexp.report.findings.selection import Selection
 from llmexp.report.findings.verdict import CANNOT_TELL, Answer, Range
 
@@ -33,7 +33,7 @@ def nothing(why: str, used: tuple[ClaimRow, ...] = ()) -> Answer:
     return Answer(CANNOT_TELL, why, used)
 
 
-def said(figure: Figure) -> str:
+def said(figure: RowFigure) -> str:
     """Return a figure with its interval."""
     interval = "" if figure.low == figure.high else f" ({figure.low:.3g} to {figure.high:.3g})"
     if figure.high / figure.low > UNKNOWN:

@@ -11,7 +11,7 @@ from typing import Any
 
 from llmexp.analysis.inference import of_repeats
 from llmexp.record.result import Metric
-from llmexp.report.findings.rows import LARGEST, UNKNOWN, ClaimRow, Figure, atoms, batch_words, platform
+from llmexp.report.findings.rows import LARGEST, UNKNOWN, ClaimRow, RowFigure, atoms, batch_words, platform
 from llmexp.report.row import OOM, Row
 
 _TASKS = ("pretrain", "finetune")
@@ -66,23 +66,23 @@ def _row(run: Row) -> ClaimRow:
     )
 
 
-def _figures(run: Row, micro: int) -> dict[str, Figure]:
+def _figures(run: Row, micro: int) -> dict[str, RowFigure]:
     speed, peak = run.metric("tokens_per_s"), run.metric("peak_allocated_bytes")
-    found = {"batch": Figure.exact(micro)}
+    found = {"batch": RowFigure.exact(micro)}
     if speed:
         found["tokens_per_s"] = figure_of(speed)
     if peak:
-        found["memory_gb"] = Figure.exact(peak.mean / _BYTES_PER_GB)
+        found["memory_gb"] = RowFigure.exact(peak.mean / _BYTES_PER_GB)
     return found
 
 
-def figure_of(metric: Metric) -> Figure:
+def figure_of(metric: Metric) -> RowFigure:
     """Return a mean with its 95 % interval by the repeats; one process says nothing about the next."""
     estimate = of_repeats(metric)
     if not estimate:
-        return Figure(metric.mean, metric.mean / UNKNOWN, metric.mean * UNKNOWN)
+        return RowFigure(metric.mean, metric.mean / UNKNOWN, metric.mean * UNKNOWN)
     half = estimate.half_width()
-    return Figure(metric.mean, metric.mean * exp(-min(half, 100.0)), metric.mean * exp(min(half, 100.0)))
+    return RowFigure(metric.mean, metric.mean * exp(-min(half, 100.0)), metric.mean * exp(min(half, 100.0)))
 
 
 def _setting(config: Any) -> str:

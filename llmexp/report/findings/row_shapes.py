@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from llmexp.report.findings.limits import OverRows, as_range, counted, nothing
-from llmexp.report.findings.rows import ClaimRow, Figure
+from llmexp.report.findings.rows import ClaimRow, RowFigure
 from llmexp.report.findings.selection import Name, Selection, chosen
 from llmexp.report.findings.verdict import Answer, Range, judged_share, surely_within
 
@@ -102,5 +102,5 @@ class Value(OverRows):
         return Answer(judged_share(inside, self.holds, self.partly), numbers, tuple(found))
 
 
-def _leads(one: Figure, other: Figure) -> bool | None:
+def _leads(one: RowFigure, other: RowFigure) -> bool | None:
     return surely_within(one.over(other).widened(_AMONG_MANY), _AT_LEAST_AS_HIGH)

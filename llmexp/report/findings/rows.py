@@ -16,7 +16,7 @@ UNKNOWN = 1e6
 
 
 @dataclass(frozen=True)
-class Figure:
+class RowFigure:
     """A value with the ends of its 95 % interval, which for a printed value are the value itself."""
 
     value: float
@@ -24,17 +24,17 @@ class Figure:
     high: float
 
     @classmethod
-    def exact(cls, value: float) -> Figure:
+    def exact(cls, value: float) -> RowFigure:
         """Return a value that is taken as it is."""
         return cls(value, value, value)
 
-    def over(self, other: Figure) -> Figure:
+    def over(self, other: RowFigure) -> RowFigure:
         """Return the ratio; its interval is the widest that both allow, so it errs towards cannot tell."""
-        return Figure(self.value / other.value, self.low / other.high, self.high / other.low)
+        return RowFigure(self.value / other.value, self.low / other.high, self.high / other.low)
 
-    def widened(self, factor: float) -> Figure:
+    def widened(self, factor: float) -> RowFigure:
         """Return the value with an interval that is so many times as wide, as a ratio."""
-        return Figure(
+        return RowFigure(
             self.value, self.value * (self.low / self.value) ** factor, self.value * (self.high / self.value) ** factor
         )
 
@@ -50,7 +50,7 @@ class ClaimRow:
 
     table: str
     label: str
-    values: Mapping[str, Figure]
+    values: Mapping[str, RowFigure]
     task: str = ""
     engine: str = ""
     model: str = ""

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from llmexp.report.findings.rows import ONE, ClaimRow, Figure, atoms
+from llmexp.report.findings.rows import ONE, ClaimRow, RowFigure, atoms
 
 Name = Literal["tokens_per_s", "memory_gb", "batch"]
 Words = tuple[str, ...]
@@ -45,7 +45,7 @@ class Selection(BaseModel):
         )
 
 
-class Comparison(BaseModel):
+class SelectedPair(BaseModel):
     """What differs between a row and the row that it is compared with: one of the three; the rest is the same."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -74,7 +74,7 @@ class Pair:
 
     over: ClaimRow
     under: ClaimRow
-    ratio: Figure
+    ratio: RowFigure
 
 
 def chosen(rows: Sequence[ClaimRow], where: Selection, batch: str = ONE) -> list[ClaimRow]:
@@ -89,7 +89,7 @@ def chosen(rows: Sequence[ClaimRow], where: Selection, batch: str = ONE) -> list
 
 
 def pairs(
-    rows: Sequence[ClaimRow], comparison: Comparison, where: Selection, metric: Name, batch: str = ONE
+    rows: Sequence[ClaimRow], comparison: SelectedPair, where: Selection, metric: Name, batch: str = ONE
 ) -> Iterator[Pair]:
     """Yield the pairs in which both rows have the figure.
 

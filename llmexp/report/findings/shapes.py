@@ -14,8 +14,8 @@ from pydantic import Field
 from llmexp.report.findings.formula import calculate, figures_of, names_in
 from llmexp.report.findings.limits import Limited, OverRows, as_range, counted, nothing, said
 from llmexp.report.findings.row_shapes import Best, Fits, OutOfMemory, Value
-from llmexp.report.findings.rows import ClaimRow, Figure
-from llmexp.report.findings.selection import Comparison, Name, Pair, pairs
+from llmexp.report.findings.rows import ClaimRow, RowFigure
+from llmexp.report.findings.selection import Name, Pair, SelectedPair, pairs
 from llmexp.report.findings.verdict import Answer, Range, judged, judged_figure, judged_share, surely_within
 
 # A correlation of ranks over fewer methods says nothing.
@@ -24,7 +24,7 @@ FEWEST_FOR_RANKS = 4
 
 class _Compared(OverRows):
     metric: Name
-    compare: Comparison
+    compare: SelectedPair
 
     def pairs(self, rows: Sequence[ClaimRow]) -> list[Pair]:
         return list(pairs(rows, self.compare, self.where, self.metric, self.batch))
@@ -41,12 +41,12 @@ class Ratio(_Compared):
         if not found:
             return nothing(f"no pair to compare by {self.metric}")
         ends = ([getattr(pair.ratio, end) for pair in found] for end in ("value", "low", "high"))
-        mean = Figure(*map(geometric_mean, ends))
+        mean = RowFigure(*map(geometric_mean, ends))
         numbers = f"{self.metric} ratio {said(mean)}" + (f" (n={len(found)})" if len(found) > 1 else "")
         return Answer(judged_figure(mean, self.holds, self.partly), numbers, _of(found))
 
 
-class Share(_Compared):
+class ShareShape(_Compared):
     """The share of pairs whose ratio lies within `counts` lies within the limits."""
 
     shape: Literal["share"]
@@ -84,7 +84,7 @@ class Ranks(_Compared):
         return Answer(verdict, f"rank correlation {value:.3f} (n={len(found)})", _of(found))
 
 
-class Formula(Limited):
+class FormulaShape(Limited):
     """Arithmetic over the figures of published tables."""
 
     shape: Literal["formula"]
@@ -101,7 +101,9 @@ class Formula(Limited):
         return Answer(judged(value, self.holds, self.partly), f"{value:.4g}", used)
 
 
-Check = Annotated[Ratio | Share | Best | OutOfMemory | Fits | Value | Ranks | Formula, Field(discriminator="shape")]
+Check = Annotated[
+    Ratio | ShareShape | Best | OutOfMemory | Fits | Value | Ranks | FormulaShape, Field(discriminator="shape")
+]
 SHAPES = ("ratio", "share", "best", "oom", "fits", "value", "ranks", "formula")
 
 

@@ -25,7 +25,7 @@ LEGEND = (
 
 
 @dataclass(frozen=True)
-class Finding:
+class FindingLine:
     """A claim with its verdict on runs and on published rows."""
 
     claim: Claim | Undecided
@@ -35,12 +35,12 @@ class Finding:
 
 def findings(
     claims: Sequence[Claim | Undecided], rows: Sequence[ClaimRow], published: Sequence[ClaimRow]
-) -> list[Finding]:
+) -> list[FindingLine]:
     """Decide every claim on rows of runs, and by the same function on published rows."""
-    return [Finding(claim, claim.answer(rows), claim.answer(published)) for claim in claims]
+    return [FindingLine(claim, claim.answer(rows), claim.answer(published)) for claim in claims]
 
 
-def findings_detail(found: Sequence[Finding], reference: Reference) -> Detail:
+def findings_detail(found: Sequence[FindingLine], reference: Reference) -> Detail:
     """Return the table: of two sets of numbers yours are shown where they decide, else the reference's."""
     name, counts = reference.name, Counter(finding.published.verdict for finding in found)
     counted = ", ".join(f"{verdict} {counts[verdict]}" for verdict in (HOLDS, PARTLY, FAILS, CANNOT_TELL))
@@ -54,7 +54,7 @@ def findings_detail(found: Sequence[Finding], reference: Reference) -> Detail:
     return Detail(f"{len(found)} claims; on {reference.title}'s cells: {counted}", columns, LEGEND)
 
 
-def findings_csv(found: Sequence[Finding], reference: Reference) -> str:
+def findings_csv(found: Sequence[FindingLine], reference: Reference) -> str:
     """Return CSV: a line a claim, with all numbers and the names of the doubtful figures that decide it."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -71,7 +71,7 @@ def _marked(answer: Answer) -> str:
     return f"{answer.verdict} {_DOUBT}" if doubtful(answer.used) else answer.verdict
 
 
-def _numbers(finding: Finding, name: str) -> str:
+def _numbers(finding: FindingLine, name: str) -> str:
     if finding.yours.used:
         return f"yours: {finding.yours.numbers}"
     return f"{name}: {finding.published.numbers}" if finding.published.used else finding.published.numbers

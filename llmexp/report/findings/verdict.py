@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from llmexp.report.findings.rows import ClaimRow, Figure
+from llmexp.report.findings.rows import ClaimRow, RowFigure
 
 HOLDS, PARTLY, FAILS, CANNOT_TELL = "holds", "partly", "fails", "cannot tell"
 Range = tuple[float | None, float | None]
@@ -33,7 +33,7 @@ def judged(value: float, holds: Range, partly: Range | None) -> str:
     return PARTLY if partly and within(value, partly) else FAILS
 
 
-def judged_figure(figure: Figure, holds: Range, partly: Range | None) -> str:
+def judged_figure(figure: RowFigure, holds: Range, partly: Range | None) -> str:
     """Return the verdict on a figure; cannot tell where both ends of its interval do not have it too."""
     verdicts = {judged(value, holds, partly) for value in (figure.low, figure.value, figure.high)}
     return verdicts.pop() if len(verdicts) == 1 else CANNOT_TELL
@@ -46,7 +46,7 @@ def judged_share(inside: Sequence[bool | None], holds: Range, partly: Range | No
     return verdicts.pop() if len(verdicts) == 1 else CANNOT_TELL
 
 
-def surely_within(figure: Figure, limits: Range) -> bool | None:
+def surely_within(figure: RowFigure, limits: Range) -> bool | None:
     """Tell whether the whole interval lies inside (True) or outside (False) of a range; None where it does neither."""
     if within(figure.low, limits) and within(figure.high, limits):
         return True

@@ -26,7 +26,7 @@ Verdict = Literal["slower", "same", "unknown", "single", "disturbed"]
 
 
 @dataclass(frozen=True)
-class Beside:
+class BesideRow:
     """Another run beside the one with the highest mean: the verdict, and the estimate of the best over it."""
 
     row: Row
@@ -109,7 +109,7 @@ class _Group:
         ]
 
 
-def beside_best(measured: Sequence[Row], rounds: Rounds = rounds_of) -> list[Beside]:
+def beside_best(measured: Sequence[Row], rounds: Rounds = rounds_of) -> list[BesideRow]:
     """Compare the first row, which has the highest mean, with each other.
 
     All pairs of the table share the allowed error (Bonferroni), because the first was picked by looking at all. Of
@@ -119,24 +119,24 @@ def beside_best(measured: Sequence[Row], rounds: Rounds = rounds_of) -> list[Bes
     return [_beside(measured[0], other, pairs, rounds) for other in measured[1 : MOST_COMPARED + 1]]
 
 
-def _beside(best: Row, other: Row, pairs: int, rounds: Rounds) -> Beside:
+def _beside(best: Row, other: Row, pairs: int, rounds: Rounds) -> BesideRow:
     assert best.rate
     assert other.rate
     judged = (best.stability, other.stability)
     if any(one and one.verdict == "unstable" for one in judged):
         by_rounds = paired(rounds(other), rounds(best)) if all(map(is_contended, judged)) else None
-        return _judged(other, by_rounds, 1 - ERROR / pairs) if by_rounds else Beside(other, "disturbed", None)
+        return _judged(other, by_rounds, 1 - ERROR / pairs) if by_rounds else BesideRow(other, "disturbed", None)
     found = log_ratio(other.rate, best.rate)
-    return _judged(other, found, 1 - (1 - CONFIDENCE) / pairs) if found else Beside(other, "single", None)
+    return _judged(other, found, 1 - (1 - CONFIDENCE) / pairs) if found else BesideRow(other, "single", None)
 
 
-def _judged(other: Row, found: Estimate, confidence: float) -> Beside:
+def _judged(other: Row, found: Estimate, confidence: float) -> BesideRow:
     if found.value > 0 and found.differs(confidence):
-        return Beside(other, "slower", found)
-    return Beside(other, "same" if found.is_within(RELEVANT, confidence) else "unknown", found)
+        return BesideRow(other, "slower", found)
+    return BesideRow(other, "same" if found.is_within(RELEVANT, confidence) else "unknown", found)
 
 
-def _head(said: str, best: Row, others: Sequence[Beside], rows: Sequence[Row], label: Label) -> str:
+def _head(said: str, best: Row, others: Sequence[BesideRow], rows: Sequence[Row], label: Label) -> str:
     """Say how fast the first is, and how much faster than the slowest or than Naive; surely only where that is so."""
     measured = sum(row.rate is not None for row in rows)
     if not others:
@@ -150,7 +150,7 @@ def _head(said: str, best: Row, others: Sequence[Beside], rows: Sequence[Row], l
     return f"{said}{times}: the highest mean of {measured}, but not surely the fastest."
 
 
-def _times(best: Row, beside: Beside) -> str:
+def _times(best: Row, beside: BesideRow) -> str:
     """Say by the means how many times as fast the best is; on a shared host by the rounds, which is another ratio."""
     found = beside.estimate
     if isinstance(found, PairedEstimate):
@@ -158,7 +158,7 @@ def _times(best: Row, beside: Beside) -> str:
     return f"{three_digits(_mean(best) / _mean(beside.row), '.2f')} times"
 
 
-def _others(others: Sequence[Beside], label: Label) -> list[str]:
+def _others(others: Sequence[BesideRow], label: Label) -> list[str]:
     found: dict[Verdict, list[str]] = {}
     for one in others:
         found.setdefault(one.verdict, []).append(label(one.row))
@@ -172,7 +172,7 @@ def _others(others: Sequence[Beside], label: Label) -> list[str]:
     return [sentence.format(listed(found[verdict])) for verdict, sentence in words.items() if verdict in found]
 
 
-def _sureness(name: str, best: Row, others: Sequence[Beside]) -> list[str]:
+def _sureness(name: str, best: Row, others: Sequence[BesideRow]) -> list[str]:
     lines = [f"The figure of {name} is {best.doubt}."] if best.doubt else []
     if any(one.verdict == "single" for one in others):
         lines.append("measure.repeats=3 tells more.")

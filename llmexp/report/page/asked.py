@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from llmexp.report.row import OOM, Row
-from llmexp.report.section import Section
+from llmexp.report.section import ReportSection
 from llmexp.report.text_list import listed
 
 
-def asked(section: Section) -> list[tuple[str, str]]:
+def asked(section: ReportSection) -> list[tuple[str, str]]:
     """Return pairs of a term and what it was: subjects, hardware, ranks, runs by state."""
     rows = section.rows
     found = [(name, listed(_values(rows, name))) for name in (rows[0].plan.subject if rows else {})]

@@ -13,7 +13,7 @@ Mode = Literal["lines", "markers", "lines+markers", "bars"]
 
 
 @dataclass(frozen=True)
-class Trace:
+class ChartTrace:
     """A named line, cloud of points or row of bars; `errors` are half widths along y, `words` one text a point."""
 
     name: str
@@ -31,7 +31,7 @@ class Chart:
     title: str
     x_label: str
     y_label: str
-    traces: Sequence[Trace]
+    traces: Sequence[ChartTrace]
     note: str = ""
     from_zero: bool = True
 
@@ -54,7 +54,7 @@ class Matrix:
     note: str = ""
 
 
-def _plotly(trace: Trace, number: int) -> dict[str, Any]:
+def _plotly(trace: ChartTrace, number: int) -> dict[str, Any]:
     """Return a trace for Plotly; colours are left to the page, which knows whether it is dark."""
     y = [value if value is not None and isfinite(value) else None for value in trace.y]
     drawn: dict[str, Any] = {"name": trace.name, "x": list(trace.x), "y": y}

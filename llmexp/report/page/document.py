@@ -27,7 +27,7 @@ from llmexp.report.page.tables import (
 )
 from llmexp.report.picture import can_draw
 from llmexp.report.provenance import provenance
-from llmexp.report.section import Section
+from llmexp.report.section import ReportSection
 from llmexp.report.setup_paragraph import setup_paragraph
 from llmexp.report.table import Report
 
@@ -75,7 +75,7 @@ def document(sections: Sequence[dict[str, Any]], title: str, unreadable: Sequenc
     )
 
 
-def _section(section: Section) -> dict[str, Any]:
+def _section(section: ReportSection) -> dict[str, Any]:
     tables = _section_tables(section)
     return {
         "title": section.title or "runs",
@@ -91,7 +91,7 @@ def _section(section: Section) -> dict[str, Any]:
     }
 
 
-def _section_tables(section: Section) -> dict[str, Sequence[Table | None]]:
+def _section_tables(section: ReportSection) -> dict[str, Sequence[Table | None]]:
     """Return the tables in the order of the page: runs with what belongs to them, environment, certainty, commands."""
     return {
         "runs": [runs_table(section), *map(detail_table, [*section.details, *section.layouts])],
@@ -101,7 +101,7 @@ def _section_tables(section: Section) -> dict[str, Sequence[Table | None]]:
     }
 
 
-def _pictures(section: Section) -> Iterator[dict[str, str]]:
+def _pictures(section: ReportSection) -> Iterator[dict[str, str]]:
     """Yield the pictures that the section draws beside its bars, as SVG in data URLs, where no script can run."""
     if not can_draw() or not 0 < len(section.rows) <= MOST_DRAWN:
         return

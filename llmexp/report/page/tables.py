@@ -10,7 +10,7 @@ from typing import Any
 from llmexp.record.digits import rounded
 from llmexp.report.columns import Column, Detail
 from llmexp.report.row import Row
-from llmexp.report.section import Section
+from llmexp.report.section import ReportSection
 
 # These differ between any two moments, or are as long as a page; the run's folder has them.
 _PASSING = ("load_average", "git")
@@ -42,7 +42,7 @@ def table_of(title: str, columns: Sequence[Column], notes: Sequence[str] = ()) -
     return Table(title, [column.header for column in columns], [column.left for column in columns], rows, notes)
 
 
-def runs_table(section: Section) -> Table:
+def runs_table(section: ReportSection) -> Table:
     """Return the table of all runs, with its legend and numbered notes."""
     notes = [*section.legend, *(f"({number}) {note}" for number, note in enumerate(section.notes, 1))]
     return table_of("All runs", section.columns, notes)
@@ -53,7 +53,7 @@ def detail_table(detail: Detail) -> Table:
     return table_of(detail.title, list(detail.columns), detail.legend)
 
 
-def certainty_table(section: Section) -> Table | None:
+def certainty_table(section: ReportSection) -> Table | None:
     """Return how sure each rate is: repeats, interval and verdict, with the doubts in words; None without rates."""
     rows = [row for row in section.rows if row.rate]
     cells = [[section.named(row), *_certainty(row)] for row in rows]
@@ -74,13 +74,13 @@ def _certainty(row: Row) -> Iterator[str]:
     yield judged.words if judged else ""
 
 
-def commands_table(section: Section) -> Table:
+def commands_table(section: ReportSection) -> Table:
     """Return the command that repeats each run."""
     rows = [[section.named(row), row.command] for row in section.rows]
     return Table("The command of each run", ["run", "command"], [True, True], rows, copied="command")
 
 
-def environment_table(section: Section) -> Table | None:
+def environment_table(section: ReportSection) -> Table | None:
     """Return what differs between the environments of the runs, each value with its runs; None where nothing does."""
     groups = [(places, values) for places, values in _same_environment(section.rows) if values]
     keys = dict.fromkeys(key for _, values in groups for key in values)
@@ -109,7 +109,7 @@ def _same_environment(rows: Sequence[Row]) -> Iterator[tuple[list[int], dict[str
         yield places, _flat(_lasting(rows[places[0]]))
 
 
-def _named(section: Section, places: Sequence[int]) -> str:
+def _named(section: ReportSection, places: Sequence[int]) -> str:
     more = len(places) - NAMED
     labels = [section.named(section.rows[place]) for place in places[:NAMED]]
     return ", ".join(labels) + (f" and {more} more" if more > 0 else "")

@@ -12,7 +12,7 @@ from llmexp.report.columns import Column, Detail
 from llmexp.report.references.view import View
 from llmexp.report.row import Row
 
-Place = Literal["signs", "values", "scaling", "end"]
+ColumnPlace = Literal["signs", "values", "scaling", "end"]
 """Where a section asks: among the signs, the published values, the scaling over ranks, or at its end."""
 WEAK_SCALING_PERCENT = "weak_scaling_percent"
 """The name by which a section asks for published scaling efficiencies, which are percentages."""
@@ -21,7 +21,7 @@ WEAK_SCALING_PERCENT = "weak_scaling_percent"
 class Beside:
     """A section asks this where its own order of columns and lines has room; nothing is shown unless overridden."""
 
-    def columns(self, place: Place) -> Sequence[Column]:
+    def columns(self, place: ColumnPlace) -> Sequence[Column]:
         """Return columns with a cell for each row of the section."""
         return ()
 
@@ -29,7 +29,7 @@ class Beside:
         """Return columns with a cell for each of these points of a run."""
         return ()
 
-    def legend(self, place: Place) -> Sequence[str]:
+    def legend(self, place: ColumnPlace) -> Sequence[str]:
         """Return lines below the table of runs."""
         return ()
 
@@ -81,7 +81,7 @@ class Together(Beside):
 
     each: Sequence[Beside]
 
-    def columns(self, place: Place) -> Sequence[Column]:
+    def columns(self, place: ColumnPlace) -> Sequence[Column]:
         """Return the columns of all."""
         return [column for one in self.each for column in one.columns(place)]
 
@@ -89,7 +89,7 @@ class Together(Beside):
         """Return the columns of all."""
         return [column for one in self.each for column in one.columns_of_points(points, row)]
 
-    def legend(self, place: Place) -> Sequence[str]:
+    def legend(self, place: ColumnPlace) -> Sequence[str]:
         """Return the lines of all."""
         return [line for one in self.each for line in one.legend(place)]
 

@@ -13,7 +13,7 @@ from llmexp.report.references.view import View
 if TYPE_CHECKING:
     from llmexp.report.findings.claims import Claim, Undecided
     from llmexp.report.findings.rows import ClaimRow
-    from llmexp.report.section import Section
+    from llmexp.report.section import ReportSection
 
 
 class Reference:
@@ -43,7 +43,7 @@ class Reference:
         """Return the rate of one device that was published nearest to the run, and whose it is; None without any."""
         return None
 
-    def beside(self, section: Section) -> Beside:
+    def beside(self, section: ReportSection) -> Beside:
         """Return what stands beside the runs of a section."""
         return Beside()
 

@@ -15,7 +15,7 @@ BITS = 64
 
 
 @dataclass(frozen=True)
-class Series:
+class DrawSeries:
     """The requests of one load point, or of the warm-up before it; other series share nothing with them."""
 
     seed: int

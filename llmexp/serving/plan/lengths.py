@@ -10,7 +10,7 @@ from pathlib import Path
 
 from llmexp.errors import ConfigError
 from llmexp.serving.config.lengths import Lengths
-from llmexp.serving.plan.draws import Series
+from llmexp.serving.plan.draws import DrawSeries
 from llmexp.serving.plan.length_distributions import Between, CutLognormal, Distribution, Listed
 from llmexp.serving.plan.lines import numbered_lines
 
@@ -29,7 +29,7 @@ class LengthDraw:
         """Read the section's file, where it has one; raises ConfigError with file and line for a wrong line."""
         return cls(section.key, _distribution(section))
 
-    def at(self, series: Series, request: int, turn: int = 0) -> int:
+    def at(self, series: DrawSeries, request: int, turn: int = 0) -> int:
         """Return the tokens of a request's turn, which depend on seed, load point and these two numbers only."""
         # Rows of a prompts' and an outputs' file of the same length belong together.
         purpose = "row" if isinstance(self.distribution, Listed) else self.key

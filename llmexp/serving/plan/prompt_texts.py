@@ -23,7 +23,7 @@ JSON, TEXT = (".jsonl", ".ndjson", ".json"), (".txt",)
 EXPECTED = "expected 'prompt' or 'text', alpaca's fields, 'messages' or 'conversations'"
 
 
-class Recorded(NamedTuple):
+class RecordedPrompts(NamedTuple):
     """A prompt as text, or as turns that a chat template writes; and the answer, empty where none was recorded."""
 
     prompt: str | tuple[Message, ...]
@@ -51,7 +51,7 @@ def is_file_of_records(path: Path) -> bool:
     return True
 
 
-def records_of(path: Path, field: str | None) -> Iterator[Recorded]:
+def records_of(path: Path, field: str | None) -> Iterator[RecordedPrompts]:
     """Yield the records of a file; raises ConfigError with file and line, or row, for the first wrong one."""
     for number, record in _read(path):
         try:
@@ -60,25 +60,25 @@ def records_of(path: Path, field: str | None) -> Iterator[Recorded]:
             raise ConfigError(f"{KEY}: {path}:{number}: {error}") from None
 
 
-def recorded(record: object, field: str | None) -> Recorded:
+def recorded(record: object, field: str | None) -> RecordedPrompts:
     """Return the prompt and the answer of a record; raises ValueError, which says what is expected."""
     if isinstance(record, str):
-        return Recorded(record)
+        return RecordedPrompts(record)
     if not isinstance(record, Mapping):
         raise ValueError(f"{EXPECTED} in an object, not {type(record).__name__}")
     if field:
-        return Recorded(_text(record, field), _answer(record))
+        return RecordedPrompts(_text(record, field), _answer(record))
     if isinstance(record.get("prompt"), Sequence) and not isinstance(record["prompt"], str):
         *asked, answer = conversation(record)
-        return Recorded(tuple(asked), answer.content)
+        return RecordedPrompts(tuple(asked), answer.content)
     if (name := next((name for name in ("prompt", "text") if record.get(name) is not None), None)) is not None:
-        return Recorded(_text(record, name), _answer(record))
+        return RecordedPrompts(_text(record, name), _answer(record))
     if record.get("conversations") is not None:
         return _shared(record["conversations"])
     if record.get("messages") is None and record.get("instruction") is None:
         raise ValueError(f"{EXPECTED}, not only {', '.join(map(str, record)) or 'nothing'}")
     *asked, answer = conversation(record)
-    return Recorded(tuple(asked), answer.content)
+    return RecordedPrompts(tuple(asked), answer.content)
 
 
 @cache
@@ -129,14 +129,14 @@ def _parsed(text: str, path: Path, line: int) -> Any:
         raise ConfigError(f"{KEY}: {place}: no JSON: {error.msg} at column {error.colno}") from None
 
 
-def _shared(turns: object) -> Recorded:
+def _shared(turns: object) -> RecordedPrompts:
     """Take the first question and its answer of a record of ShareGPT's."""
     said = [(SPEAKERS.get(str(turn.get("from"))), turn.get("value")) for turn in shared_turns(turns)]
     question = next((place for place, (role, text) in enumerate(said) if role == USER and text), None)
     if question is None:
         raise ValueError("conversations: expected a turn with 'from': 'human' and a text as 'value'")
     role, answer = said[question + 1] if question + 1 < len(said) else (None, "")
-    return Recorded((Message(USER, str(said[question][1])),), str(answer or "") if role == ASSISTANT else "")
+    return RecordedPrompts((Message(USER, str(said[question][1])),), str(answer or "") if role == ASSISTANT else "")
 
 
 def _answer(record: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llmexp.serving.config.load import SharedPrefix
-from llmexp.serving.plan.draws import Series, scaled
+from llmexp.serving.plan.draws import DrawSeries, scaled
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Prompts:
     """The prompts of one series of requests, by request number."""
 
     vocab_size: int
-    series: Series
+    series: DrawSeries
     prefix: SharedPrefix | None = None
     begin: Sequence[int] = ()
     """Tokens with which every prompt begins, of a served checkpoint's tokenizer; they count as the prompt's own."""

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 from llmexp.inputs.shape import shape_of
 from llmexp.schema import DenseModel, MixtralModel, ModelConfig
-from llmexp.serving.plan.server_holdings import Computed
+from llmexp.serving.plan.server_holdings import ComputedBytes
 
 Int4 = Literal["gptq", "awq"]
 """The 4-bit formats in which llmexp writes weights."""
@@ -36,7 +36,7 @@ def _int8(inputs: int, outputs: int) -> int:
 _KINDS: Mapping[str, Callable[[int, int], int]] = {"bnb-4bit": _nf4, "bnb-8bit": _int8}
 
 
-def quantised_weights(model: DenseModel | MixtralModel, kind: str, rest_bytes: int) -> Computed | None:
+def quantised_weights(model: DenseModel | MixtralModel, kind: str, rest_bytes: int) -> ComputedBytes | None:
     """Return the bytes of a model whose other parameters have so many bytes each.
 
     None for another kind, and for experts, which bitsandbytes leaves as they are.
@@ -46,7 +46,7 @@ def quantised_weights(model: DenseModel | MixtralModel, kind: str, rest_bytes: i
         return None
     matrices = shape.num_layers * sum(of_matrix(*sizes) for sizes in shape.matrices.values())
     rest = rest_bytes * (shape.parameters - shape.linear_parameters)
-    return Computed(number=matrices + rest, words=f"the model's shape with {kind}")
+    return ComputedBytes(number=matrices + rest, words=f"the model's shape with {kind}")
 
 
 def group_size(model: ModelConfig) -> int:

@@ -30,7 +30,7 @@ class Told(Record):
         return self.unit_bytes * sum(math.prod(_number(group) for group in groups) for groups in found)
 
 
-class Computed(Record):
+class ComputedBytes(Record):
     """A number that follows from what the server was told."""
 
     number: int
@@ -41,10 +41,10 @@ class Holdings(Record):
     """What a server holds on all of its devices together; what is not known is left out."""
 
     kv_tokens_told: list[Told] = Field(default_factory=list, description="the first that is found counts")
-    kv_tokens: Computed | None = Field(None, description="where the server does not tell them")
+    kv_tokens: ComputedBytes | None = Field(None, description="where the server does not tell them")
     kv_bytes_per_token: int | None = Field(None, description="keys and values of all layers, copies of heads included")
     weights_told: list[Told] = Field(default_factory=list, description="bytes, as kv_tokens_told")
-    weights: Computed | None = Field(None, description="bytes, where the folder's tensors are not what is held")
+    weights: ComputedBytes | None = Field(None, description="bytes, where the folder's tensors are not what is held")
     folder_copies: int = Field(0, description="how often the folder's tensors are held, as they are; 0: not known")
 
     @property

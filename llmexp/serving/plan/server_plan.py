@@ -9,12 +9,12 @@ from pydantic import Field
 
 from llmexp.record.plan import Command
 from llmexp.record.samples import Record
-from llmexp.record.server_samples import Metric
+from llmexp.record.server_samples import ServerMetric
 from llmexp.serving.plan.server_holdings import Holdings
 
 Weights = Literal["safetensors", "gguf", "gptq", "awq", "none"]
 ContainerProgram = Literal["docker", "podman"]
-MetricNames = dict[Metric, tuple[str, ...]]
+MetricNames = dict[ServerMetric, tuple[str, ...]]
 """The names of a server's page for what llmexp records; of several names the first that stands on the page counts."""
 # What stands in a form's body for a request's own values.
 PROMPT, OUTPUT_TOKENS = "{prompt}", "{output_tokens}"

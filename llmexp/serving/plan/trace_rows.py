@@ -23,7 +23,7 @@ KEY = "serve.trace.file"
 BLOCKS = "hash_ids"
 MICROSECOND = timedelta(microseconds=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-Row = Mapping[str, Any]
+TraceRow = Mapping[str, Any]
 
 
 class Recorded(NamedTuple):
@@ -45,7 +45,7 @@ class Form:
     times: str
     microseconds: Callable[[Any], int]
 
-    def request(self, row: Row, line: int) -> Recorded:
+    def request(self, row: TraceRow, line: int) -> Recorded:
         """Read a row; raises ValueError, which says what is wrong."""
         time, prompt, output = self.names
         return Recorded(
@@ -79,7 +79,7 @@ def wrong(path: Path, line: int, why: str) -> ConfigError:
     return ConfigError(f"{KEY}: {path}:{line}: {why}")
 
 
-def _in_order(path: Path, form: Form, rows: Iterator[tuple[int, Row]]) -> Iterator[Recorded]:
+def _in_order(path: Path, form: Form, rows: Iterator[tuple[int, TraceRow]]) -> Iterator[Recorded]:
     last_us: int | None = None
     for line, row in rows:
         try:
@@ -92,7 +92,7 @@ def _in_order(path: Path, form: Form, rows: Iterator[tuple[int, Row]]) -> Iterat
         yield each
 
 
-def _json(path: Path, lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, Row]]:
+def _json(path: Path, lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, TraceRow]]:
     for line, text in lines:
         try:
             row = json.loads(text)
@@ -103,7 +103,7 @@ def _json(path: Path, lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, R
         yield line, row
 
 
-def _csv(path: Path, lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, Row]]:
+def _csv(path: Path, lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, TraceRow]]:
     header: list[str] = []
     for line, text in lines:
         try:
@@ -118,7 +118,7 @@ def _csv(path: Path, lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, Ro
             raise wrong(path, line, f"a row of {len(cells)} cells below {len(header)} columns")
 
 
-def _read(row: Row, name: str, reader: Callable[[Any], int], expected: str) -> int:
+def _read(row: TraceRow, name: str, reader: Callable[[Any], int], expected: str) -> int:
     if name not in row:
         raise ValueError(f"{name} is missing")
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from llmexp.report.page.chart import Chart, Trace
+from llmexp.report.page.chart import Chart, ChartTrace
 from llmexp.report.row import Row
 from llmexp.serving.report.loads import Load, loads_of
 
@@ -36,7 +36,7 @@ def _latency(metric: str) -> Callable[[Load], float | None]:
 
 def _traces(
     loads: Sequence[Load], label: Callable[[Row], str], percentile: str, value: Callable[[Load], float | None]
-) -> Iterator[Trace]:
+) -> Iterator[ChartTrace]:
     by_run: dict[str, list[tuple[float, float, str]]] = {}
     for load in loads:
         x, y = load.mean("requests_per_s"), value(load)
@@ -45,4 +45,4 @@ def _traces(
     for name, points in by_run.items():
         points.sort()
         told = [f"{name} at {load}, {percentile}" for *_, load in points]
-        yield Trace(f"{name}, {percentile}", [x for x, *_ in points], [y for _, y, _ in points], told)
+        yield ChartTrace(f"{name}, {percentile}", [x for x, *_ in points], [y for _, y, _ in points], told)

@@ -11,7 +11,7 @@ from llmexp.report.breakdown.plot import draw_breakdowns
 from llmexp.report.columns import Detail
 from llmexp.report.page.chart import Chart
 from llmexp.report.row import Row
-from llmexp.report.section import Section
+from llmexp.report.section import ReportSection
 from llmexp.serving.report.distributions import draw_distributions, draw_interactivity
 from llmexp.serving.report.held import held_lines
 from llmexp.serving.report.loads import knee_lines, loads_table
@@ -27,7 +27,7 @@ MOST_BARS = 8
 
 
 @dataclass(frozen=True)
-class ServingSection(Section):
+class ServingSection(ReportSection):
     """Runs of task=serve, each of a server under several loads."""
 
     @property

@@ -12,7 +12,7 @@ from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llmexp.analysis.server_load import Series, of_gpus, resident_bytes, told
+from llmexp.analysis.server_load import LoadSeries, of_gpus, resident_bytes, told
 from llmexp.record.digits import GIB
 from llmexp.record.requests import RequestSample
 from llmexp.record.server_samples import ServerSample
@@ -42,7 +42,7 @@ class LoadSpan:
 @dataclass(frozen=True)
 class _Line:
     label: str
-    series: Series
+    series: LoadSeries
     is_stepped: bool = False
 
 
@@ -82,7 +82,7 @@ def draw_timeline(
     return [path]
 
 
-def in_flight(requests: Iterable[RequestSample]) -> Series:
+def in_flight(requests: Iterable[RequestSample]) -> LoadSeries:
     """Return how many requests had been sent and not answered, at each time at which that changed."""
     changes = sorted(
         (at_s, change)
@@ -90,7 +90,7 @@ def in_flight(requests: Iterable[RequestSample]) -> Series:
         if request.sent_s is not None
         for at_s, change in ((request.sent_s, 1), (request.end_s, -1))
     )
-    found: Series = []
+    found: LoadSeries = []
     count = 0
     for at_s, change in changes:
         count += change
@@ -118,7 +118,7 @@ def _panels(requests: Sequence[RequestSample], server: Sequence[ServerSample]) -
     ]
 
 
-def _scaled(series: Series, unit: float) -> Series:
+def _scaled(series: LoadSeries, unit: float) -> LoadSeries:
     return [(at_s, value / unit) for at_s, value in series]
 
 
@@ -146,7 +146,7 @@ def _draw_samples(axes: Axes, line: _Line, colour: str) -> None:
     axes.plot(times_s, values, color=colour, linewidth=1.3, marker=marker, markersize=3, label=line.label)
 
 
-def _with_gaps(series: Series) -> Series:
+def _with_gaps(series: LoadSeries) -> LoadSeries:
     """Return a series with no value in the middle of each long time without samples."""
     found = series[:1]
     for (earlier_s, _), later in pairwise(series):

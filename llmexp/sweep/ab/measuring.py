@@ -19,7 +19,7 @@ from llmexp.record.lock import LockHeldError, acquire
 from llmexp.record.result import RunResult, RunStatus
 from llmexp.record.writing import write_atomically
 from llmexp.sweep.ab.side import Side
-from llmexp.sweep.ab.turns import Block, Measures, Turn, blocks
+from llmexp.sweep.ab.turns import Measures, SideTurn, TurnBlock, blocks
 
 LOG, ABOUT, _DRIVERS = "ab.log", "ab.json", ".drivers"
 # Each turn is one measurement whatever the words say, and its folder is known to be the turn's.
@@ -36,7 +36,7 @@ class MeasuredRow:
 
 
 @dataclass(frozen=True)
-class Session:
+class TurnSession:
     """What is measured, and where its runs' folders are."""
 
     sides: Mapping[Measures, Side]
@@ -49,13 +49,13 @@ class Session:
     identity: Mapping[str, object] = field(default_factory=dict)
     """What tells its turns from those of another comparison: both sides' code and versions, and the words."""
 
-    def run_of(self, turn: Turn) -> RunFolder | None:
+    def run_of(self, turn: SideTurn) -> RunFolder | None:
         """Return the folder of the run that a turn measured last; None before it."""
         # Other words, with rerun=all, leave another run beside the one of before.
         return max(find_runs(self.root / turn.sweep), key=lambda run: run.path.stat().st_mtime_ns, default=None)
 
 
-def measure_in_blocks(session: Session, rounds: int) -> list[Block]:
+def measure_in_blocks(session: TurnSession, rounds: int) -> list[TurnBlock]:
     """Measure every block that is not whole, and return those that were measured, also those of failed runs.
 
     A row of which a side fails has no more turns. Raises ConfigError where a side refuses its words.
@@ -78,7 +78,7 @@ def measure_in_blocks(session: Session, rounds: int) -> list[Block]:
 
 
 @contextmanager
-def held(session: Session) -> Iterator[None]:
+def held(session: TurnSession) -> Iterator[None]:
     """Keep the folder for this process within the block, and note in it what is measured there.
 
     Turns of before are set aside where all are measured anew. Raises ConfigError where another process measures there,
@@ -95,13 +95,13 @@ def held(session: Session) -> Iterator[None]:
         yield
 
 
-def is_whole(session: Session, block: Block) -> bool:
+def is_whole(session: TurnSession, block: TurnBlock) -> bool:
     """Tell whether all turns of a block were measured to their end."""
     results = [_result(session.run_of(turn)) for turn in block.turns]
     return all(result is not None and result.status is RunStatus.SUCCESS for result in results)
 
 
-def _keep_identity(session: Session) -> None:
+def _keep_identity(session: TurnSession) -> None:
     about = session.root / ABOUT
     with suppress(OSError, ValueError):
         earlier = json.loads(about.read_text())
@@ -131,7 +131,7 @@ def _result(run: RunFolder | None) -> RunResult | None:
     return None
 
 
-def _measure(session: Session, turn: Turn) -> None:
+def _measure(session: TurnSession, turn: SideTurn) -> None:
     """Measure a turn; what its process prints is appended to the log."""
     side = session.sides[turn.measures]
     words = [
@@ -177,12 +177,12 @@ def _last_line(log: Path, began: int) -> str:
 class _Progress:
     """Lines that say whose turn it is, and about how long the rest takes."""
 
-    def __init__(self, session: Session, rounds: int, turns: int) -> None:
+    def __init__(self, session: TurnSession, rounds: int, turns: int) -> None:
         self._session, self._rounds, self._left = session, rounds, turns
         self._took_s: list[float] = []
         self._began_s = 0.0
 
-    def begin(self, turn: Turn) -> None:
+    def begin(self, turn: SideTurn) -> None:
         """Say whose turn begins."""
         now_s = time.monotonic()
         if self._began_s:
@@ -193,7 +193,7 @@ class _Progress:
         row = self._session.rows[turn.row - 1].name
         say(f"round {turn.round} of {self._rounds} | {row} | {whose}{self._rest()}")
 
-    def end(self, block: Block) -> None:
+    def end(self, block: TurnBlock) -> None:
         """Count the turns of a block as done."""
         self._left -= len(block.turns)
 

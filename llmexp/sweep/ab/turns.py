@@ -13,7 +13,7 @@ CONTROL: Measures = "control"
 
 
 @dataclass(frozen=True)
-class Turn:
+class SideTurn:
     """One measurement: of a side, or of the control, which is the first side once more; counted from 1."""
 
     round: int
@@ -27,15 +27,15 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Block:
+class TurnBlock:
     """The turns of one row in one round, in their order."""
 
     round: int
     row: int
-    turns: tuple[Turn, ...]
+    turns: tuple[SideTurn, ...]
 
 
-def blocks(rounds: int, rows: int, control: int) -> Iterator[Block]:
+def blocks(rounds: int, rows: int, control: int) -> Iterator[TurnBlock]:
     """Yield the blocks in the order of measuring; the row `control`, counted from 1, has a third turn in each.
 
     Each side goes first in every other round of a row, and for every other row of a round, so that a drift favours
@@ -46,4 +46,4 @@ def blocks(rounds: int, rows: int, control: int) -> Iterator[Block]:
         for row in range(1, rows + 1):
             order = (A, B, CONTROL) if row == control else (A, B)
             order = order if (number + row) % 2 == 0 else order[::-1]
-            yield Block(number, row, tuple(Turn(number, row, measures) for measures in order))
+            yield TurnBlock(number, row, tuple(SideTurn(number, row, measures) for measures in order))

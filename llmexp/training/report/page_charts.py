@@ -12,7 +12,7 @@ from llmexp.errors import RecordError
 from llmexp.record.digits import rounded
 from llmexp.record.result import ResultPoint
 from llmexp.record.samples import StepSample
-from llmexp.report.page.chart import Chart, Matrix, Trace
+from llmexp.report.page.chart import Chart, ChartTrace, Matrix
 from llmexp.report.run_plots import steps_of
 from llmexp.training.convergence import SMOOTHED_SHARE
 from llmexp.training.report.memory_column import MEMORY_WORDS, memory_kinds, memory_unit
@@ -47,7 +47,7 @@ def _pareto(section: TrainingSection) -> Iterator[Chart]:
     if len(known) < 2:
         return
     front = pareto_front([(memory, rate) for memory, rate, _ in known])
-    every = Trace(
+    every = ChartTrace(
         "runs",
         [x for x, *_ in known],
         [y for _, y, _ in known],
@@ -55,7 +55,7 @@ def _pareto(section: TrainingSection) -> Iterator[Chart]:
         (),
         "markers",
     )
-    best = Trace(
+    best = ChartTrace(
         "not beaten in both",
         [known[index][0] for index in front],
         [known[index][1] for index in front],
@@ -88,7 +88,7 @@ def _batches(section: TrainingSection) -> Iterator[Chart]:
     unit, divisor = memory_unit(section)
     sized = [[row for row in rows if row.memory] for rows in found]
     memory = [
-        Trace(
+        ChartTrace(
             _name(section, rows, "batch"),
             [row.batch.micro for row in rows],
             [row.memory[1] / divisor if row.memory else None for row in rows],
@@ -116,9 +116,9 @@ def _searches(section: TrainingSection) -> Iterator[Chart]:
 
 def _tried(
     section: TrainingSection, row: TrainingRow, trials: Sequence[ResultPoint], metric: str, divisor: float
-) -> Trace:
+) -> ChartTrace:
     values = sorted(over_batches(trials, metric).items())
-    return Trace(section.named(row), [micro for micro, _ in values], [fmean(some) / divisor for _, some in values])
+    return ChartTrace(section.named(row), [micro for micro, _ in values], [fmean(some) / divisor for _, some in values])
 
 
 def _scaling(section: TrainingSection) -> Iterator[Chart]:
@@ -128,7 +128,7 @@ def _scaling(section: TrainingSection) -> Iterator[Chart]:
         rows = sorted(series.rows, key=lambda row: row.processes)
         name = f"{series.kind}: {series.least.model} {series.least.method}, batch {series.least.work['batch']}"
         percent = [100 * series.efficiency_of(row).value for row in rows]
-        traces.append(Trace(name, [row.processes for row in rows], percent, [row.command for row in rows]))
+        traces.append(ChartTrace(name, [row.processes for row in rows], percent, [row.command for row in rows]))
     if traces:
         note = (
             "100 % is a run on the fewest ranks, with nothing lost. Weak keeps a rank's batch, strong the global one."
@@ -152,9 +152,9 @@ def _losses(section: TrainingSection) -> Iterator[Chart]:
         ]
         share += f" The first {MOST_LINES} of {len(measured)} runs." * (len(measured) > MOST_LINES)
     if found:
-        tokens = [Trace(name, x, y, mode="lines") for name, x, _, y in found]
+        tokens = [ChartTrace(name, x, y, mode="lines") for name, x, _, y in found]
         yield Chart("Loss over tokens", "tokens trained on", "loss", tokens, share, from_zero=False)
-        seconds = [Trace(name, x, y, mode="lines") for name, _, x, y in found]
+        seconds = [ChartTrace(name, x, y, mode="lines") for name, _, x, y in found]
         yield Chart("Loss over time", "seconds of steps", "loss", seconds, share, from_zero=False)
 
 
@@ -205,10 +205,10 @@ def _heat(row: TrainingRow | None, highest: float) -> tuple[str, float | None]:
 
 def _over(
     rows: Sequence[TrainingRow], x: Callable[[TrainingRow], int], y: Callable[[TrainingRow], float], name: str
-) -> Trace:
+) -> ChartTrace:
     ordered = sorted(rows, key=x)
     errors = [(row.rate.std_between_repeats or 0.0) / row.processes if row.rate else 0.0 for row in ordered]
-    return Trace(name, [x(row) for row in ordered], [y(row) for row in ordered], errors=errors)
+    return ChartTrace(name, [x(row) for row in ordered], [y(row) for row in ordered], errors=errors)
 
 
 def _intervals_note(section: TrainingSection) -> str:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from llmexp.record.result import Batch, Metric
-from llmexp.record.trained import Trained
+from llmexp.record.trained import TrainedRun
 from llmexp.report.row import Row
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.report.trained import asked_training, read_trained
@@ -74,7 +74,7 @@ class TrainingRow(Row):
         return asked_training(self.plan)
 
     @cached_property
-    def trained(self) -> Trained | None:
+    def trained(self) -> TrainedRun | None:
         """What the run did as a training; None where it was not measured to its end."""
         if not self.result or not self.rate:
             return None

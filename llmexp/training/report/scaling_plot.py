@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from llmexp.report.picture import COLOURS, INK, new_figure, plain, save
 from llmexp.report.references.beside import WEAK_SCALING_PERCENT
 from llmexp.training.report.programs import engine_names
-from llmexp.training.report.scaling_series import KINDS, Series, rate_of
+from llmexp.training.report.scaling_series import KINDS, ScalingSeries, rate_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,7 +57,7 @@ def _prepare(axes: Axes, ranks: Sequence[int], label: str) -> None:
     axes.set_xticks(ranks)
 
 
-def _draw(speed: Axes, share: Axes, series: Series, colour: str, label: str) -> None:
+def _draw(speed: Axes, share: Axes, series: ScalingSeries, colour: str, label: str) -> None:
     rows = sorted(series.rows, key=lambda row: row.processes)
     ranks, least = [row.processes for row in rows], series.least
     style: dict[str, Any] = {
@@ -72,13 +72,13 @@ def _draw(speed: Axes, share: Axes, series: Series, colour: str, label: str) -> 
     share.plot(ranks, [100 * series.efficiency_of(row).value for row in rows], **style)
 
 
-def _published(section: TrainingSection, series: Series) -> list[tuple[int, float]]:
+def _published(section: TrainingSection, series: ScalingSeries) -> list[tuple[int, float]]:
     """Return ranks and published efficiency, which is of weak scaling."""
     marks = [(row.processes, section.beside.mark_of(row, WEAK_SCALING_PERCENT)) for row in series.rows]
     return [(ranks, mark) for ranks, mark in marks if mark is not None and series.kind == "weak"]
 
 
-def _label(series: Series, engines: Mapping[str, str]) -> str:
+def _label(series: ScalingSeries, engines: Mapping[str, str]) -> str:
     row = series.least
     batch = f"batch {row.work['batch']} a rank" if series.kind == "weak" else f"global batch {row.batch.global_}"
     return f"{series.kind}: {row.model} {row.method} on {row.hardware}, {engines[row.id]}, {batch}"

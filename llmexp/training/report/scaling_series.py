@@ -19,7 +19,7 @@ KINDS: tuple[Kind, ...] = ("weak", "strong")
 
 
 @dataclass(frozen=True)
-class Series:
+class ScalingSeries:
     """Measured runs on at least two different numbers of ranks, compared with the first run on the fewest."""
 
     kind: Kind
@@ -46,12 +46,12 @@ def rate_of(row: TrainingRow) -> float:
     return rate.mean if rate else 0.0
 
 
-def series_of(rows: Sequence[TrainingRow]) -> list[Series]:
+def series_of(rows: Sequence[TrainingRow]) -> list[ScalingSeries]:
     """Return all series among the measured rows, weak ones first."""
     return [series for kind in KINDS for series in _series(rows, kind)]
 
 
-def scaling_legend(found: Sequence[Series]) -> list[str]:
+def scaling_legend(found: Sequence[ScalingSeries]) -> list[str]:
     """Say what the columns mean, and where a series compares unequal work or shares cores among ranks."""
     if not found:
         return []
@@ -75,12 +75,12 @@ def scaling_legend(found: Sequence[Series]) -> list[str]:
     return [line for line, applies in lines.items() if applies]
 
 
-def _series(rows: Sequence[TrainingRow], kind: Kind) -> Iterator[Series]:
+def _series(rows: Sequence[TrainingRow], kind: Kind) -> Iterator[ScalingSeries]:
     alike: dict[tuple[str, ...], list[TrainingRow]] = {}
     for row in rows:
         if rate_of(row):
             alike.setdefault(_fixed(row, kind), []).append(row)
-    return (Series(kind, tuple(found)) for found in alike.values() if len({row.processes for row in found}) > 1)
+    return (ScalingSeries(kind, tuple(found)) for found in alike.values() if len({row.processes for row in found}) > 1)
 
 
 def _fixed(row: TrainingRow, kind: Kind) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from llmexp.analysis.batch_gain import WORTH, BatchGain
 from llmexp.record.digits import rounded
 from llmexp.report.columns import Column, Detail
-from llmexp.training.report.searched_batch import BatchSearch, is_vague
+from llmexp.training.report.searched_batch import SearchedBatch, is_vague
 
 _PAYS = {"pays": "faster", "saturated": "hardly faster", "unknown": "?"}
 _LEGEND = (
@@ -18,7 +18,7 @@ _LEGEND = (
 )
 
 
-def search_details(found: Sequence[tuple[str, BatchSearch]]) -> list[Detail]:
+def search_details(found: Sequence[tuple[str, SearchedBatch]]) -> list[Detail]:
     """Return a table with a line for each search, by the name of its row; a single search has a note instead."""
     if len(found) < 2:
         return []
@@ -37,13 +37,13 @@ def search_details(found: Sequence[tuple[str, BatchSearch]]) -> list[Detail]:
     return [Detail("the searches for the largest batch a rank", columns, _LEGEND)]
 
 
-def _largest(found: BatchSearch) -> str:
+def _largest(found: SearchedBatch) -> str:
     if not found.ended:
         return "not ended"
     return str(found.largest) if found.fits else "none"
 
 
-def _speed(found: BatchSearch, micro: int | None) -> str:
+def _speed(found: SearchedBatch, micro: int | None) -> str:
     return rounded(found.tokens_per_s[micro]) if micro is not None and micro in found.tokens_per_s else ""
 
 

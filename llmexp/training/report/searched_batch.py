@@ -25,7 +25,7 @@ _PAYS = {
 
 
 @dataclass(frozen=True)
-class BatchSearch:
+class SearchedBatch:
     """What a search for the largest batch has shown, in samples a rank.
 
     `fits` of `tries` of the largest were not out of memory; 0 where nothing has fitted. `too_large` is the smallest
@@ -75,7 +75,7 @@ def search_note(row: TrainingRow) -> str:
     return "; ".join([*parts, _gained(found.gain)] if found.gain and row.rate else parts)
 
 
-def search_of(row: TrainingRow) -> BatchSearch | None:
+def search_of(row: TrainingRow) -> SearchedBatch | None:
     """Return what the run's trials say; None where it did not search, or has not ended."""
     trials = trials_of(row)
     if not trials:
@@ -86,7 +86,7 @@ def search_of(row: TrainingRow) -> BatchSearch | None:
     failed = [trial.params[BATCH] for trial in trials if not fitted(trial) and trial.params[BATCH] > micro]
     # A larger batch than the one that was found may have fitted by luck.
     speeds = {one: some for one, some in over_batches(trials, "tokens_per_s").items() if one <= micro}
-    return BatchSearch(
+    return SearchedBatch(
         largest=micro,
         fits=sum(map(fitted, tries)),
         tries=len(tries),
@@ -112,18 +112,18 @@ def memory_of(trials: Sequence[ResultPoint]) -> str:
     return next((name for name in MEMORY if any(trial.metrics.get(name) for trial in trials)), "")
 
 
-def _so_far(found: BatchSearch) -> str:
+def _so_far(found: SearchedBatch) -> str:
     fitted = f"{found.largest} a rank fitted" if found.fits else "nothing has fitted"
     return fitted if found.too_large is None else f"{fitted}, {found.too_large} did not"
 
 
-def _bounds(found: BatchSearch) -> str:
+def _bounds(found: SearchedBatch) -> str:
     end = "larger ones were not asked for" if found.too_large is None else f"{found.too_large} does not"
     tries = f"{found.fits} of {found.tries} tries"
     return f"searched for the largest batch: {found.largest} a rank fits ({tries}), {end}"
 
 
-def _fastest(found: BatchSearch) -> list[str]:
+def _fastest(found: SearchedBatch) -> list[str]:
     speeds, best, largest = found.tokens_per_s, found.fastest, found.largest
     if best is None or len(speeds) < 2:
         return []

@@ -17,7 +17,7 @@ from llmexp.report.columns import Bars, Column, Detail
 from llmexp.report.page.chart import Chart, Matrix
 from llmexp.report.ratio import RateRatio
 from llmexp.report.row import Row
-from llmexp.report.section import Section
+from llmexp.report.section import ReportSection
 from llmexp.report.signs import PARTLY_TRAINED
 from llmexp.training.report.batches import largest_batches
 from llmexp.training.report.columns import columns
@@ -30,9 +30,9 @@ from llmexp.training.report.page_charts import training_charts, training_matrice
 from llmexp.training.report.programs import engine_names
 from llmexp.training.report.relative_speeds import RelativeSpeeds
 from llmexp.training.report.row import TrainingRow
-from llmexp.training.report.scaling_series import KINDS, Kind, Series, series_of
+from llmexp.training.report.scaling_series import KINDS, Kind, ScalingSeries, series_of
 from llmexp.training.report.search_detail import search_details
-from llmexp.training.report.searched_batch import BatchSearch, search_note, search_of
+from llmexp.training.report.searched_batch import SearchedBatch, search_note, search_of
 from llmexp.training.report.stated_detail import check_stated, stated_detail, stated_of, stated_record
 
 # As many columns fit a terminal, and as many bars a picture.
@@ -41,7 +41,7 @@ _IN_TITLE = {"batch": "batch {} a rank"} | dict.fromkeys(("model", "layout", "da
 
 
 @dataclass(frozen=True)
-class TrainingSection(Section):
+class TrainingSection(ReportSection):
     """The runs of pre-training and fine-tuning."""
 
     rows: tuple[TrainingRow, ...]
@@ -101,7 +101,7 @@ class TrainingSection(Section):
         return search_note(row) if len(self.searches) == 1 else ""
 
     @cached_property
-    def searches(self) -> dict[str, BatchSearch]:
+    def searches(self) -> dict[str, SearchedBatch]:
         """The searches for the largest batch, by run id."""
         return {row.id: found for row in self.rows if (found := search_of(row))}
 
@@ -241,7 +241,7 @@ class TrainingSection(Section):
         return converged(self.rows)
 
     @cached_property
-    def series(self) -> list[Series]:
+    def series(self) -> list[ScalingSeries]:
         """Series of rows that differ in their number of ranks."""
         return series_of(self.rows)
 
@@ -251,6 +251,6 @@ class TrainingSection(Section):
         return found.efficiency_of(row) if found else None
 
     @cached_property
-    def _series_by_row(self) -> dict[tuple[Kind, int], Series]:
+    def _series_by_row(self) -> dict[tuple[Kind, int], ScalingSeries]:
         found = [((series.kind, id(row)), series) for series in self.series for row in series.rows]
         return dict(reversed(found))

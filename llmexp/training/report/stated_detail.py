@@ -11,7 +11,7 @@ from llmexp.errors import ConfigError
 from llmexp.record.digits import rounded
 from llmexp.record.duration import duration
 from llmexp.report.columns import Column, Detail
-from llmexp.report.stated_training import EPOCHS, JOULES_A_KWH, StatedTraining, Taken
+from llmexp.report.stated_training import EPOCHS, JOULES_A_KWH, StatedTraining, TakenTraining
 from llmexp.training.report.row import TrainingRow
 
 INTERVAL = "95 % interval by the standard deviation between the repeats (Student's t); without one where n is 1"
@@ -21,7 +21,7 @@ INTERVAL = "95 % interval by the standard deviation between the repeats (Student
 class Stated:
     """A stated training by a row that was measured."""
 
-    taken: Taken
+    taken: TakenTraining
     known: Estimate | None
     """How well the rate is known by its repeats; time and money are known as well."""
     kwh: float | None
@@ -48,7 +48,7 @@ def stated_of(row: TrainingRow, stated: StatedTraining) -> Stated | None:
         return None
     time_s = stated.amount * (metric.mean if stated.kind == EPOCHS else 1 / metric.mean)
     price, power = row.plan.config.hardware.price_per_device_hour_usd, row.metric("mean_power_w")
-    taken, speed = Taken(time_s, row.processes, price), row.metric("tokens_per_usd")
+    taken, speed = TakenTraining(time_s, row.processes, price), row.metric("tokens_per_usd")
     kwh = power.mean * time_s / JOULES_A_KWH if power else None
     return Stated(taken, of_repeats(metric), kwh, speed.mean if speed else None)
 

@@ -13,7 +13,7 @@ from llmexp.record.flat import flat
 from llmexp.record.folder import RunFolder
 from llmexp.record.reading import LONGEST_LINES_BYTES, read_text
 from llmexp.record.samples import StepSample, TrainingSummary
-from llmexp.record.trained import Trained, added
+from llmexp.record.trained import TrainedRun, added
 from llmexp.record.what_ran import WhatRan
 from llmexp.schema import Section
 from llmexp.training.plan.training_plan import TrainingPlan
@@ -35,12 +35,12 @@ _READ: dict[int, tuple[Section, dict[str, str]]] = {}
 _MOST_READ = 1024
 
 
-def read_trained(plan: TrainingPlan, folder: RunFolder, what_ran: WhatRan, asked: dict[str, str]) -> Trained:
+def read_trained(plan: TrainingPlan, folder: RunFolder, what_ran: WhatRan, asked: dict[str, str]) -> TrainedRun:
     """Return what a run that was measured did, as far as its files can be read; `asked` is by `asked_training`."""
     repeat, ranks = folder.repeat(0), range(plan.processes)
     steps = list(zip(*_read(_first_steps, [repeat / f"samples.{rank}.jsonl" for rank in ranks]), strict=False))
     summaries = _read(_summary, [repeat / f"rank.{rank}.json" for rank in ranks])
-    return Trained.model_construct(  # checked, the settings of thousands of runs would not be shared
+    return TrainedRun.model_construct(  # checked, the settings of thousands of runs would not be shared
         asked=asked,
         parameters_in=plan.config.precision.parameters,
         losses=[fmean(sample.loss for sample in step) for step in steps],

@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch.nn import functional
 
-from llmexp.launchers.attention.block import Block, FlashBlock, UnfusedBlock
+from llmexp.launchers.attention.block import AttentionBlock, FlashBlock, UnfusedBlock
 
 CPU = torch.device("cpu")
 # Of outputs and gradients near 1, against one softmax over all keys (measured: 5e-7; in bf16 3e-2).
 TOLERANCES = {torch.float32: 1e-5, torch.bfloat16: 6e-2}
 
 
-def two_halves(block: type[Block], dtype: torch.dtype, device: torch.device) -> None:
+def two_halves(block: type[AttentionBlock], dtype: torch.dtype, device: torch.device) -> None:
     """Queries of a sequence's second half see the first half and, causally, their own half.
 
     The two blocks, added up, are held against torch's attention.
@@ -45,11 +45,11 @@ def two_halves(block: type[Block], dtype: torch.dtype, device: torch.device) -> 
 
 @pytest.mark.parametrize("dtype", TOLERANCES)
 @pytest.mark.parametrize("block", [FlashBlock, UnfusedBlock])
-def test_blocks_add_up_to_attention_and_to_its_gradients(block: type[Block], dtype: torch.dtype) -> None:
+def test_blocks_add_up_to_attention_and_to_its_gradients(block: type[AttentionBlock], dtype: torch.dtype) -> None:
     two_halves(block, dtype, CPU)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("block", [FlashBlock, UnfusedBlock])
-def test_they_do_on_cuda(block: type[Block]) -> None:
+def test_they_do_on_cuda(block: type[AttentionBlock]) -> None:
     two_halves(block, torch.bfloat16, torch.device("cuda"))

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from llmexp.launchers.attention.causal import flash, unfused
 from llmexp.launchers.micro import attention, operators
-from llmexp.launchers.micro.case import Place
+from llmexp.launchers.micro.case import CasePlace
 from llmexp.launchers.micro.worker import maker
 from llmexp.micro.families.base import MicroPoint
 from llmexp.registry import get_family
@@ -37,7 +37,7 @@ def attending(kind: str, dtype: str = "fp32") -> MicroPoint:
 def verdict(point: MicroPoint, folder: Path) -> str:
     torch.manual_seed(0)
     make = maker(get_family(point.family))
-    return make(point, Place(torch.device("cpu"), 0, 1, 0, folder)).wrong()
+    return make(point, CasePlace(torch.device("cpu"), 0, 1, 0, folder)).wrong()
 
 
 class Scaled(torch.autograd.Function):

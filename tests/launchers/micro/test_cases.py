@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from llmexp.launchers.micro import collectives, memory
-from llmexp.launchers.micro.case import Place
+from llmexp.launchers.micro.case import CasePlace
 from llmexp.launchers.micro.worker import maker
 from llmexp.micro.families.base import MicroPoint
 from llmexp.registry import get_family
@@ -39,13 +39,13 @@ POINTS = [
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path: Path) -> CasePlace:
     torch.manual_seed(0)
-    return Place(torch.device("cpu"), 0, 1, CACHE_BYTES, tmp_path)
+    return CasePlace(torch.device("cpu"), 0, 1, CACHE_BYTES, tmp_path)
 
 
 @pytest.mark.parametrize("point", POINTS, ids=str)
-def test_it_computes_what_it_times(point: MicroPoint, place: Place) -> None:
+def test_it_computes_what_it_times(point: MicroPoint, place: CasePlace) -> None:
     try:
         case = maker(get_family(point.family))(point, place)
     except OSError as error:
@@ -57,7 +57,7 @@ def test_it_computes_what_it_times(point: MicroPoint, place: Place) -> None:
     assert not list(place.folder.iterdir())
 
 
-def test_small_inputs_come_in_so_many_sets_that_no_cache_holds_the_next(place: Place) -> None:
+def test_small_inputs_come_in_so_many_sets_that_no_cache_holds_the_next(place: CasePlace) -> None:
     small = MicroPoint(family="memory", kind="triad", sizes={"bytes": 4096})
     large = MicroPoint(family="memory", kind="triad", sizes={"bytes": 2**17})
     assert len(memory.triad(small, place).calls) == -(-2 * CACHE_BYTES // (3 * 4096))
@@ -65,7 +65,7 @@ def test_small_inputs_come_in_so_many_sets_that_no_cache_holds_the_next(place: P
 
 
 @pytest.mark.usefixtures("alone")
-def test_a_collective_that_gives_another_result_is_noticed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_collective_that_gives_another_result_is_noticed(place: CasePlace, monkeypatch: pytest.MonkeyPatch) -> None:
     point = MicroPoint(family="collectives", kind="all_reduce", sizes={"bytes": 400})
     assert collectives.collective(point, place).wrong() == ""
     monkeypatch.setattr(collectives.distributed, "all_reduce", lambda buffer: buffer.add_(1))

@@ -10,7 +10,7 @@ import torch
 
 from llmexp import conf, plugins
 from llmexp.errors import ConfigError
-from llmexp.launchers.micro.case import Place
+from llmexp.launchers.micro.case import CasePlace
 from llmexp.launchers.micro.worker import maker
 from llmexp.micro.families import base
 from llmexp.micro.families.memory import MEMORY
@@ -47,6 +47,6 @@ def test_a_package_names_its_family_as_the_family_names_itself(monkeypatch: pyte
 
 def test_a_rank_finds_the_case_where_the_family_says(tmp_path: Path) -> None:
     point = base.MicroPoint(family="memory", kind="triad", sizes={"bytes": 64})
-    case = maker(MEMORY)(point, Place(torch.device("cpu"), 0, 1, 0, tmp_path))
+    case = maker(MEMORY)(point, CasePlace(torch.device("cpu"), 0, 1, 0, tmp_path))
     assert case.wrong() == ""
     assert maker(MEMORY) is import_module("llmexp.launchers.micro.memory").triad

@@ -7,7 +7,7 @@ from llmexp.paper.claims.claims import paper_claims
 from llmexp.paper.claims.rows import paper_rows
 from llmexp.paper.printed.findings import published_claims
 from llmexp.report.findings.claims import Claim
-from llmexp.report.findings.rows import ClaimRow, Figure
+from llmexp.report.findings.rows import ClaimRow, RowFigure
 from llmexp.report.findings.verdict import CANNOT_TELL
 
 PUBLISHED = {claim.name: claim for claim in published_claims()}
@@ -70,7 +70,7 @@ def _changed(rows: Sequence[ClaimRow]) -> Iterator[list[ClaimRow]]:
     groups = _groups(rows)
     for group in groups:
         yield [_turned(row) if row in group else row for row in rows]
-    level = [replace(row, values=dict.fromkeys(row.values, Figure.exact(1.0))) for row in rows]
+    level = [replace(row, values=dict.fromkeys(row.values, RowFigure.exact(1.0))) for row in rows]
     for factors, begin in ((FACTORS, rows), (FACTORS, level), (FINE, rows)):
         for group in groups:
             for name in names:
@@ -82,7 +82,7 @@ def _changed(rows: Sequence[ClaimRow]) -> Iterator[list[ClaimRow]]:
 
 
 def _turned(row: ClaimRow) -> ClaimRow:
-    return replace(row, oom=not row.oom, values={"batch": Figure.exact(1)} if row.oom else {})
+    return replace(row, oom=not row.oom, values={"batch": RowFigure.exact(1)} if row.oom else {})
 
 
 def _groups(rows: Sequence[ClaimRow]) -> list[set[ClaimRow]]:
@@ -98,7 +98,7 @@ def _groups(rows: Sequence[ClaimRow]) -> list[set[ClaimRow]]:
 def _scaled(row: ClaimRow, name: str, factor: float) -> ClaimRow:
     if name not in row.values:
         return row
-    return replace(row, values={**row.values, name: Figure.exact(row.values[name].value * factor)})
+    return replace(row, values={**row.values, name: RowFigure.exact(row.values[name].value * factor)})
 
 
 def test_a_doubtful_cell_that_decides_is_named() -> None:

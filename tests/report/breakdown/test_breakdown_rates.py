@@ -6,7 +6,7 @@ import pytest
 
 from llmexp.record.breakdown import Breakdown, RunBreakdown
 from llmexp.record.calibration import Calibration
-from llmexp.record.counted import AttentionTime, GemmTime, Peaks
+from llmexp.record.counted import AttentionTime, CountedPeaks, GemmTime
 from llmexp.report.breakdown.parts import Profiled
 from llmexp.report.breakdown.rates import rate_details
 from llmexp.report.section import Detail
@@ -27,7 +27,7 @@ def attention(**more: object) -> AttentionTime:
     return AttentionTime(**own | shape | {"backward": False, "causal": False, "pairs": 1e6} | more)
 
 
-def run(*counted: GemmTime | AttentionTime, peaks: Peaks | None = None) -> Profiled:
+def run(*counted: GemmTime | AttentionTime, peaks: CountedPeaks | None = None) -> Profiled:
     parts = ("exposed_communication", "exposed_copy", "idle", "idle_late", "idle_queued", "idle_unexplained")
     none = {f"{part}_ns": 0 for part in (*parts, "communication", "copy")}
     rank = Breakdown(
@@ -45,7 +45,7 @@ def run(*counted: GemmTime | AttentionTime, peaks: Peaks | None = None) -> Profi
         counted_flops=sum(each.flops for each in counted),
         **none,
     )
-    return Profiled("a", RunBreakdown(repeat=0, ranks=[rank], peaks=peaks or Peaks()))
+    return Profiled("a", RunBreakdown(repeat=0, ranks=[rank], peaks=peaks or CountedPeaks()))
 
 
 def cells(detail: Detail) -> dict[str, list[str]]:
@@ -56,7 +56,7 @@ def cells(detail: Detail) -> dict[str, list[str]]:
 
 
 def test_rates_stand_beside_the_peak_of_their_dtype() -> None:
-    peaks = Peaks(flops_per_s={"bf16": 4e12}, bytes_per_s=24e9)
+    peaks = CountedPeaks(flops_per_s={"bf16": 4e12}, bytes_per_s=24e9)
     (detail,) = rate_details(run(gemm(), gemm("aten::addmm", "fp32"), peaks=peaks))
     found = cells(detail)
     assert found["operator"] == ["mm", "addmm"]
@@ -86,7 +86,7 @@ def test_without_peaks_there_are_rates_alone_and_without_shapes_nothing() -> Non
 
 
 def test_what_is_above_a_peak_is_marked_and_said() -> None:
-    peaks = Peaks(flops_per_s={"bf16": 1e12}, bytes_per_s=1e9)
+    peaks = CountedPeaks(flops_per_s={"bf16": 1e12}, bytes_per_s=1e9)
     (detail,) = rate_details(run(gemm(), peaks=peaks))
     assert cells(detail)["% peak"] == ["200.0!", "600.0!"]
     assert any("above the peak" in line for line in detail.legend)

@@ -7,11 +7,11 @@ import pytest
 from llmexp.errors import RecordError
 from llmexp.record.breakdown import (
     Breakdown,
+    BreakdownShare,
     CollectiveTime,
     KernelTime,
     ModuleTime,
     RunBreakdown,
-    Share,
     read_breakdown,
 )
 from llmexp.report.breakdown.difference import difference_detail
@@ -56,8 +56,8 @@ def time(ms: int) -> dict[str, int]:
     return {"exclusive_ns": ms * MS, "work_ns": ms * MS, "gemm_ns": 0, "pieces": 1}
 
 
-def share(phase: str, compute: int, communication: int, idle: int) -> Share:
-    return Share(
+def share(phase: str, compute: int, communication: int, idle: int) -> BreakdownShare:
+    return BreakdownShare(
         phase=phase,
         time_ns=(compute + communication + idle) * MS,
         compute_ns=compute * MS,

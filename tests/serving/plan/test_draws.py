@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from statistics import fmean, pstdev
 
-from llmexp.serving.plan.draws import Series, scaled
+from llmexp.serving.plan.draws import DrawSeries, scaled
 
-SERIES = Series(seed=7, point=2)
+SERIES = DrawSeries(seed=7, point=2)
 
 
 def test_numbers_are_the_same_in_every_version_and_on_every_machine() -> None:
@@ -19,7 +19,13 @@ def test_more_numbers_begin_with_the_fewer() -> None:
 
 
 def test_every_place_has_numbers_of_its_own() -> None:
-    others = [Series(8, 2), Series(7, 3), Series(7, 2, is_warmup=True), Series(72, 0), Series(7, 20)]
+    others = [
+        DrawSeries(8, 2),
+        DrawSeries(7, 3),
+        DrawSeries(7, 2, is_warmup=True),
+        DrawSeries(72, 0),
+        DrawSeries(7, 20),
+    ]
     places = [("prompt", (1, 0)), ("prompt", (1, 1)), ("prompt", (11,)), ("block", (1, 0))]
     drawn = [one.numbers("prompt", (1, 0), 1) for one in others] + [SERIES.numbers(*place, 1) for place in places]
     assert len(set(drawn)) == len(drawn)

@@ -9,13 +9,13 @@ import pytest
 from llmexp.errors import ConfigError
 from llmexp.serving.config.lengths import Lengths, OutputLengths, PromptLengths
 from llmexp.serving.plan import lengths
-from llmexp.serving.plan.draws import Series
+from llmexp.serving.plan.draws import DrawSeries
 from llmexp.serving.plan.lengths import LengthDraw, longest_request
 
-SERIES, N = Series(seed=3, point=1), 20_000
+SERIES, N = DrawSeries(seed=3, point=1), 20_000
 
 
-def drawn(count: int = N, kind: type[Lengths] = PromptLengths, series: Series = SERIES, **words: Any) -> list[int]:
+def drawn(count: int = N, kind: type[Lengths] = PromptLengths, series: DrawSeries = SERIES, **words: Any) -> list[int]:
     draw = LengthDraw.of(kind.model_validate(words))
     found = [draw.at(series, request) for request in range(count)]
     assert max(found) <= draw.longest
@@ -66,8 +66,8 @@ def test_a_length_depends_on_its_request_and_not_on_how_many_are_drawn() -> None
     forwards = [draw.at(SERIES, request) for request in range(100)]
     assert [draw.at(SERIES, request) for request in reversed(range(100))] == forwards[::-1]
     assert drawn(100, tokens=[1, 10**6]) == forwards
-    assert drawn(100, series=Series(3, 2), tokens=[1, 10**6]) != forwards
-    assert drawn(100, series=Series(4, 1), tokens=[1, 10**6]) != forwards
+    assert drawn(100, series=DrawSeries(3, 2), tokens=[1, 10**6]) != forwards
+    assert drawn(100, series=DrawSeries(4, 1), tokens=[1, 10**6]) != forwards
     assert [draw.at(SERIES, request, turn=1) for request in range(100)] != forwards
 
 

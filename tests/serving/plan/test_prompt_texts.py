@@ -10,7 +10,7 @@ import pytest
 from llmexp.errors import ConfigError
 from llmexp.inputs.instructions import Message
 from llmexp.serving.config.load import PromptTexts
-from llmexp.serving.plan.prompt_texts import Recorded, check_texts, recorded, records_of
+from llmexp.serving.plan.prompt_texts import RecordedPrompts, check_texts, recorded, records_of
 
 ASKED = (Message("user", "What?"),)
 
@@ -18,21 +18,21 @@ ASKED = (Message("user", "What?"),)
 @pytest.mark.parametrize(
     ("record", "expected"),
     [
-        ({"prompt": "What?", "completion": "That."}, Recorded("What?", "That.")),
-        ({"text": "What?"}, Recorded("What?")),
-        ({"instruction": "What?", "output": "That."}, Recorded(ASKED, "That.")),
+        ({"prompt": "What?", "completion": "That."}, RecordedPrompts("What?", "That.")),
+        ({"text": "What?"}, RecordedPrompts("What?")),
+        ({"instruction": "What?", "output": "That."}, RecordedPrompts(ASKED, "That.")),
         (
             {"messages": [{"role": "user", "content": "What?"}, {"role": "assistant", "content": "That."}]},
-            Recorded(ASKED, "That."),
+            RecordedPrompts(ASKED, "That."),
         ),
         (
             {"conversations": [{"from": "human", "value": "What?"}, {"from": "gpt", "value": "That."}, {"from": "x"}]},
-            Recorded(ASKED, "That."),
+            RecordedPrompts(ASKED, "That."),
         ),
-        ("What?", Recorded("What?")),
+        ("What?", RecordedPrompts("What?")),
     ],
 )
-def test_a_record_has_a_prompt_and_its_recorded_answer(record: object, expected: Recorded) -> None:
+def test_a_record_has_a_prompt_and_its_recorded_answer(record: object, expected: RecordedPrompts) -> None:
     assert recorded(record, None) == expected
 
 

@@ -5,11 +5,11 @@ from itertools import pairwise
 import pytest
 
 from llmexp.serving.config.load import SharedPrefix
-from llmexp.serving.plan.draws import Series
+from llmexp.serving.plan.draws import DrawSeries
 from llmexp.serving.plan.prompts import Prompts
 
 VOCABULARY = 500
-PROMPTS = Prompts(VOCABULARY, Series(seed=1, point=0))
+PROMPTS = Prompts(VOCABULARY, DrawSeries(seed=1, point=0))
 
 
 def test_a_prompt_has_its_length_and_only_tokens_of_the_vocabulary() -> None:
@@ -19,7 +19,7 @@ def test_a_prompt_has_its_length_and_only_tokens_of_the_vocabulary() -> None:
 
 
 def test_all_tokens_are_equally_likely() -> None:
-    small = Prompts(10, Series(1, 0))
+    small = Prompts(10, DrawSeries(1, 0))
     tokens = [token for request in range(100) for token in small.prompt(request, 1000)]
     # Chi-squared with 9 degrees of freedom: above 33.7 in one of 10,000 seeds, and the seed is fixed.
     squares = sum((tokens.count(token) - 10_000) ** 2 / 10_000 for token in range(10))
@@ -27,9 +27,9 @@ def test_all_tokens_are_equally_likely() -> None:
 
 
 def test_a_prompt_is_the_same_wherever_it_is_made_and_belongs_to_its_point() -> None:
-    assert Prompts(VOCABULARY, Series(1, 0)).prompt(7, 20) == PROMPTS.prompt(7, 20)
+    assert Prompts(VOCABULARY, DrawSeries(1, 0)).prompt(7, 20) == PROMPTS.prompt(7, 20)
     assert PROMPTS.prompt(7, 20) == PROMPTS.prompt(7, 30)[:20]
-    others = [Series(2, 0), Series(1, 1), Series(1, 0, is_warmup=True)]
+    others = [DrawSeries(2, 0), DrawSeries(1, 1), DrawSeries(1, 0, is_warmup=True)]
     first = [tuple(Prompts(VOCABULARY, series).prompt(0, 16)) for series in (PROMPTS.series, *others)]
     assert len({*first, tuple(PROMPTS.prompt(1, 16))}) == 5
 
@@ -44,7 +44,7 @@ def test_each_request_has_one_of_the_shared_prefixes_before_its_own_tokens() -> 
 
 def test_prefixes_of_two_points_and_of_a_warmup_have_nothing_in_common() -> None:
     prefix = SharedPrefix(tokens=12)
-    series = [Series(1, 0), Series(1, 1), Series(1, 0, is_warmup=True)]
+    series = [DrawSeries(1, 0), DrawSeries(1, 1), DrawSeries(1, 0, is_warmup=True)]
     assert len({tuple(Prompts(VOCABULARY, each, prefix).prompt(0, 1)[:12]) for each in series}) == 3
 
 
@@ -75,7 +75,7 @@ def test_blocks_of_the_same_id_have_the_same_tokens_whatever_stands_around_them(
 
 
 def test_prompts_of_a_checkpoint_begin_as_its_tokenizer_has_it_and_have_its_words_only() -> None:
-    prompts = Prompts(1000, Series(0, 0), begin=(1,), tokens=(7, 8, 9))
+    prompts = Prompts(1000, DrawSeries(0, 0), begin=(1,), tokens=(7, 8, 9))
     found = prompts.prompt(0, 20)
     assert (len(found), found[0], set(found[1:])) == (20, 1, {7, 8, 9})
     blocks = prompts.of_blocks([3, 4], 20, 16), prompts.of_blocks([3, 5], 20, 16)

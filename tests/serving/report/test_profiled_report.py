@@ -7,7 +7,7 @@ from pathlib import Path
 from served_requests import answer, served_row, serving_plan
 
 from llmexp.paper.reference import PAPER
-from llmexp.record.breakdown import Breakdown, ModuleTime, RunBreakdown, Share
+from llmexp.record.breakdown import Breakdown, BreakdownShare, ModuleTime, RunBreakdown
 from llmexp.record.profiled_load import ProfiledLoad, profiled_load_path
 from llmexp.record.ranges import ATTENTION, CORE, DECODE, EMBEDDING, GATE, LAYER, LM_HEAD, MLP, NORM, PREFILL, ROPE
 from llmexp.report.columns import Detail
@@ -17,10 +17,10 @@ from llmexp.serving.report.section import ServingSection
 PAPERS_LOAD = ("experiment=paper_table10", "engine=transformers", "model=tiny")
 
 
-def share(phase: str, steps: int, compute_us: int, idle_us: int, **collectives_us: int) -> Share:
+def share(phase: str, steps: int, compute_us: int, idle_us: int, **collectives_us: int) -> BreakdownShare:
     told = {name: 1000 * us for name, us in collectives_us.items()}
     exposed_ns = sum(told.values())
-    return Share(
+    return BreakdownShare(
         phase=phase,
         steps=steps,
         time_ns=1000 * (compute_us + idle_us) + exposed_ns,

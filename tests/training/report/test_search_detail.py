@@ -4,7 +4,7 @@ from llmexp.analysis.batch_gain import BatchGain
 from llmexp.analysis.inference import Estimate
 from llmexp.report.columns import Detail
 from llmexp.training.report.search_detail import search_details
-from llmexp.training.report.searched_batch import BatchSearch
+from llmexp.training.report.searched_batch import SearchedBatch
 
 PAYS = BatchGain(2, 4, Estimate(0.5, 0.01, 4))
 SATURATED = BatchGain(2, 4, Estimate(0.0, 0.001, 4))
@@ -13,7 +13,7 @@ VAGUE = BatchGain(2, 4, Estimate(0.5, 1.0, 1))
 
 def detail(**changes: object) -> Detail:
     found = {"largest": 4, "fits": 2, "tries": 2, "too_large": 8, "tokens_per_s": {2: 100.0, 4: 165.0}, "gain": PAYS}
-    (shown,) = search_details([("F", BatchSearch(**found | changes)), ("R", BatchSearch(**found))])
+    (shown,) = search_details([("F", SearchedBatch(**found | changes)), ("R", SearchedBatch(**found))])
     return shown
 
 
@@ -46,4 +46,4 @@ def test_where_nothing_fits_or_nothing_failed_the_cells_say_so() -> None:
 
 
 def test_a_single_search_has_no_table() -> None:
-    assert search_details([("F", BatchSearch(4, 2, 2, 8, {4: 165.0}, None))]) == []
+    assert search_details([("F", SearchedBatch(4, 2, 2, 8, {4: 165.0}, None))]) == []

@@ -9,7 +9,7 @@ from llmexp.paper.printed import WORLD_SIZE
 from llmexp.paper.training.cells.blocks import NO_RUN, Block, Cell, blocks
 from llmexp.paper.training.cells.coverage import coverage, missing_commands, outcome
 from llmexp.paper.training.cells.detail import block_detail
-from llmexp.report.page.chart import Chart, Trace
+from llmexp.report.page.chart import Chart, ChartTrace
 from llmexp.report.references.view import View
 from llmexp.report.signs import doubt_sign
 from llmexp.training.report.row import TrainingRow
@@ -114,8 +114,8 @@ def _gains(block: Block, cells: Sequence[Cell]) -> Chart:
     return Chart("Tokens/s over those of Naive", "method", "times Naive", traces, _NOTE)
 
 
-def _bars(name: str, cells: Sequence[Cell], heights: Sequence[float | None]) -> Trace:
-    return Trace(name, [_name(cell) for cell in cells], heights, [_words(cell) for cell in cells], (), "bars")
+def _bars(name: str, cells: Sequence[Cell], heights: Sequence[float | None]) -> ChartTrace:
+    return ChartTrace(name, [_name(cell) for cell in cells], heights, [_words(cell) for cell in cells], (), "bars")
 
 
 _NOTE = "Means. No bar: out of memory, or not measured; the table says which."

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from llmexp.paper.printed.breakdowns import BACKWARD, DECODER_MODULES, FORWARD, PaperFigure, decoder_shares
 from llmexp.paper.training.step_times.matching import Place, differences, said_once
-from llmexp.paper.training.step_times.measured import MODULE_PARTS, Measured
+from llmexp.paper.training.step_times.measured import MODULE_PARTS, MeasuredTimes
 from llmexp.record.breakdown import RunBreakdown
 from llmexp.report.columns import Column, Detail
 
@@ -17,7 +17,7 @@ PHASES = (FORWARD, BACKWARD)
 
 
 @dataclass(frozen=True)
-class Bar:
+class TimeBar:
     """A bar: the percentage of each module, all together 100."""
 
     phase: str
@@ -31,7 +31,7 @@ class Figure5:
     """The bars of both phases, ours and then the paper's, and in what our runs differ from the paper's."""
 
     where: str
-    bars: tuple[Bar, ...]
+    bars: tuple[TimeBar, ...]
     unlike: tuple[str, ...]
 
 
@@ -45,9 +45,11 @@ def figure5(place: Place) -> Figure5 | None:
         return None
     bars = []
     for phase in PHASES:
-        bars += [Bar(phase, f"{row.method}, batch {row.batch.micro}", _shares(each, phase)) for row, each, _ in known]
+        bars += [
+            TimeBar(phase, f"{row.method}, batch {row.batch.micro}", _shares(each, phase)) for row, each, _ in known
+        ]
         shares = {module: percent for (of, module), percent in decoder_shares().items() if of == phase}
-        bars.append(Bar(phase, f"paper: Naive, batch {METHODS['Naive']}", shares, is_paper=True))
+        bars.append(TimeBar(phase, f"paper: Naive, batch {METHODS['Naive']}", shares, is_paper=True))
     unlike = said_once(differences(row, figure) for row, _, figure in known)
     return Figure5(place.name, tuple(bars), tuple(unlike)) if all(bar.percent for bar in bars) else None
 
@@ -80,7 +82,7 @@ def legend(found: Figure5) -> list[str]:
 
 def _shares(breakdown: RunBreakdown, phase: str) -> dict[str, float]:
     """Return the percentage of each module of the figure; empty where none of them was found."""
-    parts = Measured(breakdown, 1).parts
+    parts = MeasuredTimes(breakdown, 1).parts
     times = {
         module: sum(parts.get((phase, part), 0.0) for part in MODULE_PARTS.get(module, (module,)))
         for module in DECODER_MODULES
@@ -93,6 +95,6 @@ def _cell(percent: float | None) -> str:
     return "" if percent is None else f"{percent:.1f}"
 
 
-def bars_of(found: Figure5, phase: str) -> Sequence[Bar]:
+def bars_of(found: Figure5, phase: str) -> Sequence[TimeBar]:
     """Return the bars of one phase."""
     return [bar for bar in found.bars if bar.phase == phase]

@@ -9,7 +9,7 @@ from functools import cached_property
 from llmexp.paper.printed import SEQ_LEN, WORLD_SIZE
 from llmexp.paper.printed.breakdowns import HARDWARE, MODELS, PaperFigure
 from llmexp.paper.training.cell import settings_unlike
-from llmexp.paper.training.step_times.measured import Measured
+from llmexp.paper.training.step_times.measured import MeasuredTimes
 from llmexp.record.breakdown import RunBreakdown
 from llmexp.record.result import RunStatus
 from llmexp.report.breakdown.parts import breakdown_of
@@ -47,10 +47,10 @@ class Place:
         found = ((row.id, breakdown_of(row)) for row in self.rows if row.state == RunStatus.SUCCESS)
         return {name: breakdown for name, breakdown in found if breakdown}
 
-    def measured(self, row: TrainingRow) -> Measured | None:
+    def measured(self, row: TrainingRow) -> MeasuredTimes | None:
         """Return what a run measured; None where it has no breakdown."""
         model, found = row.plan.config.model, self.breakdowns.get(row.id)
-        return Measured(found, None if isinstance(model, HfModel) else model.num_layers) if found else None
+        return MeasuredTimes(found, None if isinstance(model, HfModel) else model.num_layers) if found else None
 
 
 def places(rows: Iterable[TrainingRow]) -> list[Place]:

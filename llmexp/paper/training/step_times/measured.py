@@ -12,7 +12,7 @@ from llmexp.paper.printed import breakdowns as paper
 from llmexp.paper.printed.breakdowns import REST, WHOLE, PaperFigure
 from llmexp.record import ranges
 from llmexp.record.breakdown import Breakdown, RunBreakdown
-from llmexp.report.breakdown.parts import COMMUNICATION, TOTAL, Part, parts_ms, step_ms
+from llmexp.report.breakdown.parts import COMMUNICATION, TOTAL, BreakdownPart, parts_ms, step_ms
 
 MLP_PARTS = (ranges.GATE, ranges.UP, ranges.GATE_AND_UP, ranges.ACTIVATION, ranges.DOWN, ranges.MLP)
 # The paper's names where they are not ours.
@@ -33,14 +33,14 @@ class Ours:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredTimes:
     """A run's breakdown, and its model's number of layers where the configuration tells it."""
 
     breakdown: RunBreakdown
     layers: int | None
 
     @cached_property
-    def parts(self) -> dict[Part, float]:
+    def parts(self) -> dict[BreakdownPart, float]:
         """Milliseconds of each part of each phase."""
         return parts_ms(self.breakdown)
 
@@ -63,12 +63,12 @@ class Measured:
         return Ours(time_ms, 100 * time_ms / whole_ms) if whole_ms else Ours()
 
 
-def measured(number: str, figure: PaperFigure, run: Measured, naive: Measured | None = None) -> Ours:
+def measured(number: str, figure: PaperFigure, run: MeasuredTimes, naive: MeasuredTimes | None = None) -> Ours:
     """Return what a run has in place of a figure of the table with this number; `naive` is the run without methods."""
     return _attention(figure, run, naive) if number == paper.ATTENTION else _QUESTIONS[number](figure, run)
 
 
-def _phase(figure: PaperFigure, run: Measured) -> Ours:
+def _phase(figure: PaperFigure, run: MeasuredTimes) -> Ours:
     phase, part = figure.labels
     if phase == REST:
         known = [run.parts.get((name, TOTAL)) for name in ("forward", "backward", "optimizer")]
@@ -80,7 +80,7 @@ def _phase(figure: PaperFigure, run: Measured) -> Ours:
     return run.of_phase(computing, phase)
 
 
-def _module(figure: PaperFigure, run: Measured) -> Ours:
+def _module(figure: PaperFigure, run: MeasuredTimes) -> Ours:
     phase, name = figure.labels
     if name == REST:
         counted = {part for each in paper.modules_of(phase) for part in MODULE_PARTS.get(each, (each,))}
@@ -90,13 +90,13 @@ def _module(figure: PaperFigure, run: Measured) -> Ours:
     return run.of_phase(sum(found), phase) if found else Ours()
 
 
-def _attention(figure: PaperFigure, run: Measured, naive: Measured | None) -> Ours:
+def _attention(figure: PaperFigure, run: MeasuredTimes, naive: MeasuredTimes | None) -> Ours:
     phase = figure.labels[0]
     own, before = attention_ms(run, phase), attention_ms(naive, phase) if naive else None
     return Ours(own, 100 * (1 - own / before) if figure.percent is not None and own and before else None)
 
 
-def attention_ms(run: Measured, phase: str) -> float | None:
+def attention_ms(run: MeasuredTimes, phase: str) -> float | None:
     """Return the milliseconds of computation in the attention module of one layer, what is recomputed left out."""
     if not run.layers:
         return None
@@ -110,28 +110,28 @@ def attention_ms(run: Measured, phase: str) -> float | None:
     return whole / run.layers or None
 
 
-def _gemms(figure: PaperFigure, run: Measured) -> Ours:
+def _gemms(figure: PaperFigure, run: MeasuredTimes) -> Ours:
     phase = figure.labels[1]
     found = run.mean_ms(lambda rank: sum(each.gemm_ns for each in rank.phases if each.phase == phase))
     return Ours(percent=run.of_phase(found, phase).percent)
 
 
-def _copies(figure: PaperFigure, run: Measured) -> Ours:
+def _copies(figure: PaperFigure, run: MeasuredTimes) -> Ours:
     if not any(rank.on_device for rank in run.breakdown.ranks):
         return Ours()
     return run.of_step(run.mean_ms(lambda rank: rank.copy_ns))
 
 
-def _communication(figure: PaperFigure, run: Measured) -> Ours:
+def _communication(figure: PaperFigure, run: MeasuredTimes) -> Ours:
     return run.of_step(run.mean_ms(lambda rank: rank.communication_ns))
 
 
-def _all_reduce(figure: PaperFigure, run: Measured) -> Ours:
+def _all_reduce(figure: PaperFigure, run: MeasuredTimes) -> Ours:
     found = sum(each.work_ns for each in run.breakdown.collectives if _ALL_REDUCE.search(each.name))
     return run.of_step(found / run.breakdown.ranks[0].counted_steps / 1e6)
 
 
-_QUESTIONS: dict[str, Callable[[PaperFigure, Measured], Ours]] = {
+_QUESTIONS: dict[str, Callable[[PaperFigure, MeasuredTimes], Ours]] = {
     paper.PHASES: _phase,
     paper.PHASES_RECOMPUTING: _phase,
     paper.MODULES: _module,

@@ -8,10 +8,10 @@ import torch
 from torch.nn import functional
 
 from llmexp.extend import MicroPoint
-from llmexp.extend_ranks import Case, Place
+from llmexp.extend_ranks import Case, CasePlace
 
 
-def lookup(point: MicroPoint, place: Place) -> Case:
+def lookup(point: MicroPoint, place: CasePlace) -> Case:
     table = place.random(point.sizes["vocab"], point.sizes["hidden"], dtype=point.dtype)
     rows = torch.randint(len(table), (point.sizes["tokens"],), device=place.device)
     call = partial(functional.embedding, rows, table)

@@ -6,7 +6,7 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from llmexp.extend import Beside, Column, Detail, Place, Reference, ReportSection, Row, RunPlan, View
+from llmexp.extend import Beside, Column, ColumnPlace, Detail, Reference, ReportSection, Row, RunPlan, View
 
 BYTES_PER_S = {"sha256": 2e8}
 
@@ -19,13 +19,13 @@ def printed(row: Row) -> float | None:
 class DigestsBeside(Beside):
     section: ReportSection
 
-    def columns(self, place: Place) -> Sequence[Column]:
+    def columns(self, place: ColumnPlace) -> Sequence[Column]:
         if place != "values":
             return []
         cells = [f"{value:.0e}" if (value := printed(row)) else "" for row in self.section.rows]
         return [Column("survey bytes/s", tuple(cells), dispensable=1)]
 
-    def legend(self, place: Place) -> Sequence[str]:
+    def legend(self, place: ColumnPlace) -> Sequence[str]:
         return ["survey: made up, on another machine"] if place == "values" else []
 
     def notes_of(self, row: Row) -> Sequence[str]:

@@ -24,7 +24,7 @@ from test_server_process import LONG, plan
 from llmexp.launchers.serving.engines import vllm
 from llmexp.launchers.serving.server.process import Server
 from llmexp.launchers.serving.watch.server_watch import ServerWatch
-from llmexp.launchers.serving.watch.watching import PageLook, Rounds, Watched, rounds
+from llmexp.launchers.serving.watch.watching import PageLook, Watched, WatchRounds, rounds
 from llmexp.record.server_samples import ServerSample, read_server_samples, server_samples_path
 
 
@@ -165,7 +165,7 @@ def test_a_disk_that_is_full_for_a_while_loses_the_samples_of_that_while_only() 
             own.finish()
         return ServerSample(at_s=taken)
 
-    own = Rounds(look, 0.001, file)
+    own = WatchRounds(look, 0.001, file)
     own.run()
     assert [json.loads(line)["at_s"] for line in file.getvalue().splitlines()] == [3, 4, 5]
 

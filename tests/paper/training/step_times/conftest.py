@@ -9,7 +9,7 @@ import pytest
 
 from llmexp.paper.printed import read_table
 from llmexp.record import ranges
-from llmexp.record.breakdown import Breakdown, CollectiveTime, ModuleTime, RunBreakdown, Share
+from llmexp.record.breakdown import Breakdown, BreakdownShare, CollectiveTime, ModuleTime, RunBreakdown
 from llmexp.record.folder import RunFolder
 
 MS = 1_000_000
@@ -47,7 +47,7 @@ def made_breakdown(times: Times, wholes_ms: Mapping[str, float], **more: Any) ->
         whole, talk = round(whole_ms * STEPS * MS), round(hidden * STEPS * MS) if phase == "backward" else 0
         compute = sum(each.exclusive_ns for each in modules if each.phase == phase)
         parts = {"compute_ns": compute, "communication_ns": talk, "idle_ns": whole - compute - talk}
-        phases.append(Share(phase=phase, time_ns=whole, copy_ns=0, gemm_ns=whole // 2, **parts))
+        phases.append(BreakdownShare(phase=phase, time_ns=whole, copy_ns=0, gemm_ns=whole // 2, **parts))
     window = sum(each.time_ns for each in phases)
     compute, talk = sum(each.compute_ns for each in phases), sum(each.communication_ns for each in phases)
     idle = window - compute - talk
