@@ -57,9 +57,9 @@ class Talk:
         return [end_s - due_s for due_s, end_s in sorted(self.requests)]
 
 
-def talks(server: Server, turns: Turns, utilisation: float, conversations: int, draw: random.Random) -> Talk:
-    """Return conversations that begin at random times, and bring `utilisation` times what the server can do."""
-    per_s = utilisation * server.capacity_per_s / turns.number
+def talks(server: Server, turns: Turns, utilization: float, conversations: int, draw: random.Random) -> Talk:
+    """Return conversations that begin at random times, and bring `utilization` times what the server can do."""
+    per_s = utilization * server.capacity_per_s / turns.number
     talk = Talk(turns, draw, arrive("Poisson", per_s, conversations, draw))
     _serve_apart(server, talk) if isinstance(server, Servers) else _serve_together(server, talk)
     return talk

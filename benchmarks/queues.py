@@ -155,7 +155,7 @@ def arrive(arrivals: str, per_s: float, requests: int, draw: random.Random) -> l
     return due_times(ARRIVALS[arrivals], per_s, requests, draw.getrandbits(32), 1 / BURSTINESS)
 
 
-def load(server: Server, arrivals: str, utilisation: float, requests: int, draw: random.Random) -> Load:
-    """Return the requests of one load point: their arrivals bring `utilisation` times what the server can do."""
-    due_s = arrive(arrivals, utilisation * server.capacity_per_s, requests, draw)
+def load(server: Server, arrivals: str, utilization: float, requests: int, draw: random.Random) -> Load:
+    """Return the requests of one load point: their arrivals bring `utilization` times what the server can do."""
+    due_s = arrive(arrivals, utilization * server.capacity_per_s, requests, draw)
     return Load(due_s, server.latencies_s(due_s, draw))

@@ -78,25 +78,25 @@ def _rates(
     limit: float | None = WRONG_OF_OTHERS,
 ) -> Iterator[Figure]:
     draw = random.Random(tries)
-    for utilisation, right, wrong in ((CARRIED, "kept_up", "overloaded"), (OVERLOAD, "overloaded", "kept_up")):
-        found: list[str] = [saturation(make(utilisation, draw)).verdict for _ in range(tries)]
+    for utilization, right, wrong in ((CARRIED, "kept_up", "overloaded"), (OVERLOAD, "overloaded", "kept_up")):
+        found: list[str] = [saturation(make(utilization, draw)).verdict for _ in range(tries)]
         for verdict, most in ((right, None), (wrong, limit)):
-            yield rate(f"load x {utilisation:g} called {verdict}, {case}", found.count(verdict), tries, limit=most)
+            yield rate(f"load x {utilization:g} called {verdict}, {case}", found.count(verdict), tries, limit=most)
 
 
 def _repeats(
-    server: Server, arrivals: str, size: tuple[int, int], utilisation: float, draw: random.Random
+    server: Server, arrivals: str, size: tuple[int, int], utilization: float, draw: random.Random
 ) -> list[Load]:
     repeats, requests = size
-    return [load(server, arrivals, utilisation, requests, draw) for _ in range(repeats)]
+    return [load(server, arrivals, utilization, requests, draw) for _ in range(repeats)]
 
 
-def _conversations(server: Server, turns: Turns, number: int, utilisation: float, draw: random.Random) -> list[Load]:
-    return [talks(server, turns, utilisation, number, draw).conversations]
+def _conversations(server: Server, turns: Turns, number: int, utilization: float, draw: random.Random) -> list[Load]:
+    return [talks(server, turns, utilization, number, draw).conversations]
 
 
-def _changing(server: Server, requests: int, utilisation: float, draw: random.Random) -> list[Load]:
-    due_s = rising_and_falling(1 / (utilisation * server.capacity_per_s), requests, draw)
+def _changing(server: Server, requests: int, utilization: float, draw: random.Random) -> list[Load]:
+    due_s = rising_and_falling(1 / (utilization * server.capacity_per_s), requests, draw)
     return [Load(due_s, server.latencies_s(due_s, draw))]
 
 
@@ -115,7 +115,7 @@ def _of_objectives_in_turns(server: Server, turns: Turns, number: int, tries: in
 
 def _of_saturation(server: Server, arrivals: str, requests: int, tries: int, limit: float | None) -> Iterator[Figure]:
     case, draw = f"{server.name}, {arrivals}, {requests}", random.Random(requests)
-    for utilisation, verdict, most in (
+    for utilization, verdict, most in (
         (0.5, "kept_up", None),
         (CARRIED, "kept_up", None),
         (CARRIED, "overloaded", limit),
@@ -123,9 +123,9 @@ def _of_saturation(server: Server, arrivals: str, requests: int, tries: int, lim
         (OVERLOAD, "overloaded", None),
         (2.0, "overloaded", None),
     ):
-        loads = (load(server, arrivals, utilisation, requests, draw) for _ in range(tries))
+        loads = (load(server, arrivals, utilization, requests, draw) for _ in range(tries))
         found = sum(saturation([one]).verdict == verdict for one in loads)
-        yield rate(f"load x {utilisation:g} called {verdict}: {case}", found, tries, limit=most)
+        yield rate(f"load x {utilization:g} called {verdict}: {case}", found, tries, limit=most)
 
 
 def _of_objectives(server: Server, arrivals: str, requests: int, tries: int) -> Iterator[Figure]:

@@ -41,7 +41,7 @@ def lasting(rng: np.random.Generator, shape: tuple[int, int], repeats: int) -> V
 
 
 def autoregressive(rng: np.random.Generator, shape: tuple[int, int], repeats: int) -> Values:
-    """Deviate by 3 %, with a correlation of 0.8 between neighbouring measurements."""
+    """Deviate by 3 %, with a correlation of 0.8 between neighboring measurements."""
     values = rng.normal(size=shape)
     for place in range(1, shape[1]):
         values[:, place] = 0.8 * values[:, place - 1] + 0.6 * values[:, place]

@@ -89,7 +89,7 @@ ATOMS: dict[str, Atom] = {
         ),
         Atom(
             "QL",
-            "QLoRA: LoRA over linear layers in 4-bit NF4 with double quantisation, computed in the precision's dtype",
+            "QLoRA: LoRA over linear layers in 4-bit NF4 with double quantization, computed in the precision's dtype",
             {"adapter": "lora", "quantization": "nf4"},
             excludes=("P", "L"),
             tasks=("finetune",),
@@ -143,7 +143,7 @@ ATOMS: dict[str, Atom] = {
         Atom(
             "Q",
             (
-                "4-bit NF4 weights with double quantisation in the linear layers, frozen; embeddings, norms and head "
+                "4-bit NF4 weights with double quantization in the linear layers, frozen; embeddings, norms and head "
                 "train (not full pre-training)"
             ),
             {"quantization": "nf4"},

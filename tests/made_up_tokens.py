@@ -48,7 +48,7 @@ TOKENS = {
     "GitLab, routable": f"glpat-{_some(27, _URL)}.01.{_some(9, _HEX)}",
     "GitLab, of a runner": "glrt-" + _some(20, _URL),
     "Hugging Face": "hf_" + _some(34, _LETTERS),
-    "Hugging Face, of an organisation": "api_org_" + _some(34, _LETTERS),
+    "Hugging Face, of an organization": "api_org_" + _some(34, _LETTERS),
     "OpenAI": f"sk-{_some(20)}{_OPENAI}{_some(20)}",
     "OpenAI, of a project": f"sk-proj-{_some(74, _URL)}{_OPENAI}{_some(74, _URL)}",
     "OpenAI, of a service": f"sk-svcacct-{_some(58, _URL)}{_OPENAI}{_some(58, _URL)}",

@@ -1,4 +1,4 @@
-"""What a wheel holds, against the folders that it is made of; and the places that say llmexp's version and licence."""
+"""What a wheel holds, against the folders that it is made of; and the places that say llmexp's version and license."""
 
 from __future__ import annotations
 
@@ -100,14 +100,14 @@ def test_a_wheel_has_every_file_as_it_is_in_the_checkout_and_no_other(wheel: dic
     assert held == {place: path.read_bytes() for place, path in as_imported().items()}
 
 
-def test_a_wheel_carries_the_licence_and_starts_llmexp(wheel: dict[str, bytes]) -> None:
+def test_a_wheel_carries_the_license_and_starts_llmexp(wheel: dict[str, bytes]) -> None:
     told = {Path(name).name: content.decode() for name, content in wheel.items() if ".dist-info/" in name}
     assert told["LICENSE"] == (ROOT / "LICENSE").read_text()
     assert "\nLicense-Expression: Apache-2.0\n" in told["METADATA"]
     assert "llmexp = llmexp.__main__:main" in told["entry_points.txt"]
 
 
-def test_version_and_licence_are_the_same_wherever_they_are_said() -> None:
+def test_version_and_license_are_the_same_wherever_they_are_said() -> None:
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert {llmexp.__version__, PROJECT["project"]["version"], cited["version"]} == {cited["version"]}
     assert PROJECT["project"]["license"] == cited["license"]

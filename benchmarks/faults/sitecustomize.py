@@ -138,7 +138,7 @@ FAULTS: dict[str, tuple[str, Patch]] = {
     "one layer without gradients": (MEASURING, on_engine(without_gradients(".layers.1."))),
     "norms without gradients": (MEASURING, on_engine(without_gradients("norm"))),
     "products in bf16": (MEASURING, on_engine(products_in_bf16)),
-    "neighbouring steps swapped": (LOADER, reordered(lambda steps: steps[::-1])),
+    "neighboring steps swapped": (LOADER, reordered(lambda steps: steps[::-1])),
     "every second step reads the first's sequences": (LOADER, reordered(lambda steps: [steps[0], steps[0]])),
 }
 

@@ -51,7 +51,7 @@ def conversations(data: InstructionsData) -> list[Conversation]:
 
 
 def example(turns: Conversation, encode: Tokenizer, name: str) -> Example:
-    """Tokenise a record, by the tokenizer's own chat template where it has one; `name` is for errors."""
+    """Tokenize a record, by the tokenizer's own chat template where it has one; `name` is for errors."""
     pieces = list(_by_template(turns, encode, encode.template, name) if encode.template else _plain(turns, encode))
     ids = [token for tokens, _ in pieces for token in tokens]
     labels = [token if learned else IGNORED for tokens, learned in pieces for token in tokens]

@@ -23,7 +23,7 @@ def batches(
 ) -> Iterator[list[MicroBatch]]:
     """Yield the passes of each step for one data-parallel replica.
 
-    Replicas take neighbouring blocks of one global order.
+    Replicas take neighboring blocks of one global order.
     """
     for step in count():
         first_pass = step * batch.accumulation

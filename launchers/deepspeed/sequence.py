@@ -43,7 +43,7 @@ class WholeSequences:
 
 
 class CutSequences:
-    """The sequences of a replica whose neighbouring ranks share them; each rank has one part, in order."""
+    """The sequences of a replica whose neighboring ranks share them; each rank has one part, in order."""
 
     def __init__(self, plan: TrainingPlan) -> None:
         self.groups = _groups(plan.dims.cp)

@@ -29,7 +29,7 @@ def form_groups(plan: TrainingPlan) -> None:
     """Divide the ranks by tensor, context, data and pipeline degree, tensor fastest.
 
     ParallelDims.replica_of counts in the same order.
-    Experts are divided over neighbours among the ranks of context and data degree.
+    Experts are divided over neighbors among the ranks of context and data degree.
     """
     dims = plan.dims
     parallel_state.initialize_model_parallel(
@@ -48,7 +48,7 @@ def form_groups(plan: TrainingPlan) -> None:
 def transformer_config(plan: TrainingPlan) -> TransformerConfig:
     """Return Megatron's configuration of the model and its schedule.
 
-    Megatron initialises no weights, because this project sets them.
+    Megatron initializes no weights, because this project sets them.
     """
     dtype = torch_dtype(plan.config.precision.parameters)
     return TransformerConfig(

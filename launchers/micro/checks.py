@@ -11,7 +11,7 @@ CHECKED_ROWS = 16
 # Errors of the roundings in a sum of n terms add up like a random walk, and exceed 6 sqrt(n) of them in 3 of 1e8 sums
 # (Higham and Mary 2019, doi:10.1137/18M1226312, theorem 2.4).
 DEVIATIONS = 6.0
-# Vectorised exponentials are within 20 units in the last place, each of which is two roundings (torch's exp_u20).
+# Vectorized exponentials are within 20 units in the last place, each of which is two roundings (torch's exp_u20).
 FUNCTION_ROUNDINGS = 40
 
 

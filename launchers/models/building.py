@@ -118,16 +118,16 @@ def build(
     weights: Callable[[nn.Module], WeightSource],
     **options: Any,
 ) -> PreTrainedModel:
-    """Build a model on `device` with its weights; options are those of `materialise`.
+    """Build a model on `device` with its weights; options are those of `materialize`.
 
     It is built tensor by tensor, so that peak memory is the model's own size.
     """
     with init_empty_weights(include_buffers=False):
         model = from_configuration(config, dtype, attention, target)
-    return materialise(model, weights(model), **options)
+    return materialize(model, weights(model), **options)
 
 
-def materialise(
+def materialize(
     model: PreTrainedModel, source: WeightSource, device: torch.device, quantization: str | None = None
 ) -> PreTrainedModel:
     """Give every parameter of a model on the meta device its values.

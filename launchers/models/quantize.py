@@ -1,4 +1,4 @@
-"""Atom Q: NF4 weights with double quantisation replace a linear layer's; bitsandbytes does the work."""
+"""Atom Q: NF4 weights with double quantization replace a linear layer's; bitsandbytes does the work."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import nn
 
 
 def quantized_linear(linear: nn.Linear, quantization: str) -> nn.Module:
-    """Return a frozen 4-bit layer with `linear`'s weights, quantised on their device; it computes in their dtype."""
+    """Return a frozen 4-bit layer with `linear`'s weights, quantized on their device; it computes in their dtype."""
     import bitsandbytes  # large, and only Q needs it
 
     weight = linear.weight
@@ -36,7 +36,7 @@ def quantized_tensors(model: nn.Module) -> list[torch.Tensor]:
 
 
 def quantization_scales(model: nn.Module) -> list[torch.Tensor]:
-    """Return the scales of both levels of the double quantisation."""
+    """Return the scales of both levels of the double quantization."""
     states = [weight.quant_state for weight in _quantized_weights(model)]
     return [scales for state in states for scales in (state.absmax, state.state2.absmax)]
 

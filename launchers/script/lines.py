@@ -12,7 +12,7 @@ from llmexp.launchers.script.program_run import ReportError
 from llmexp.record.printed import SHOWN
 from llmexp.training.plan.training_plan import TrainingPlan
 
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_COLORS = re.compile(r"\x1b\[[0-9;]*m")
 _ENDS = re.compile(r"[\r\n]+")
 
 
@@ -44,7 +44,7 @@ class Lines:
 
     def _see(self, line: str) -> None:
         if os.getpid() == self._process:
-            plain = _COLOURS.sub("", line)
+            plain = _COLORS.sub("", line)
             self.read, self.last = self.read + 1, plain[: SHOWN + 1]
             self._take(plain)
 

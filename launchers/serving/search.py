@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from llmexp.analysis.knee import RateAnswer, holds, knee
-from llmexp.analysis.load_judgement import in_order, judgement, why_never_known, why_no_figures
+from llmexp.analysis.load_judgment import in_order, judgment, why_never_known, why_no_figures
 from llmexp.analysis.rate_search import Found, RateSearch
 from llmexp.analysis.request_latency import Objective
 from llmexp.record.requests import RequestSample
@@ -41,7 +41,7 @@ def search(plan: ServingPlan, repeat: Path, measure: Measure) -> list[LoadPoint]
             if problem := why_no_figures([samples]):
                 print(f"search: it ends after {probes[-1]}: {problem}", flush=True)
                 return probes
-            judged = judgement([samples], Objective.of(plan.config.serve.slo))
+            judged = judgment([samples], Objective.of(plan.config.serve.slo))
             answers.append((step, holds(verdict.answer for verdict in judged.values())))
             print(f"search: {probes[-1]} {_WORDS[answers[-1][1]]}", flush=True)
             if reason := why_never_known(judged):

@@ -33,7 +33,7 @@ class Pipelined:
     def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
         dims = plan.dims
         self._plan, self._device = plan, device
-        # The ranks of one stage are neighbours; ParallelDims.replica_of counts in the same order.
+        # The ranks of one stage are neighbors; ParallelDims.replica_of counts in the same order.
         mesh = init_device_mesh(device.type, (dims.pp, dims.dp), mesh_dim_names=("stage", "replica"))
         self.ranks, self._replicas = mesh.get_group("stage"), mesh.get_group("replica")
         self.stages = [Stage(plan, index, device) for index in stages_of_rank(dims, mesh.get_local_rank("stage"))]

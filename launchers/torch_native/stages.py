@@ -38,7 +38,7 @@ class Stage(nn.Module):
             whole = assembly.unseeded_model(plan, device)
         source = weights_of(plan.config)(whole)
         self._cut(whole)
-        self.model = building.materialise(whole, source, device, method.techniques.quantization)
+        self.model = building.materialize(whole, source, device, method.techniques.quantization)
         assembly.with_atoms(self.model, plan)
         assembly.compile_atom(self.model, method)
 

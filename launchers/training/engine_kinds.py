@@ -25,7 +25,7 @@ class Built(Protocol):
     def state_tensors(self) -> dict[str, list[torch.Tensor]]:
         """Return, by kind, the tensors that now hold parameters, gradients, optimizer states and moments.
 
-        The optimizer states include the moments. Where they exist, there are also `scales` of quantised parameters,
+        The optimizer states include the moments. Where they exist, there are also `scales` of quantized parameters,
         which stay on the device, and `gathered`, whole parameters beside the rank's part of them.
         """
 

@@ -146,7 +146,7 @@ def _most(one: StateBytes, other: StateBytes) -> StateBytes:
 
 
 def _samples(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
-    """Copy the first elements of each floating-point tensor; quantised ones never change."""
+    """Copy the first elements of each floating-point tensor; quantized ones never change."""
     return [
         tensor.detach().view(-1)[:SAMPLED].float().clone()
         for tensor in tensors

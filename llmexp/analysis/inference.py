@@ -14,7 +14,7 @@ from statistics import NormalDist, fmean, harmonic_mean, median, stdev
 
 from llmexp.record.result import Metric
 
-# DEPENDENCE is the correlation that is assumed between neighbouring batches, because ten batches are too few to measure
+# DEPENDENCE is the correlation that is assumed between neighboring batches, because ten batches are too few to measure
 # it. It is that of batches of four steps, each of which depends on the last one by 0.75. WIDENING is the factor by
 # which the variance of a mean or a slope is larger in such a first-order autoregression.
 DEPENDENCE = 0.35
@@ -143,7 +143,7 @@ def of_repeats(metric: Metric) -> Estimate | None:
 def batch_rates(rates: Sequence[float], batches: int) -> list[float]:
     """Return the rates of consecutive, nearly equal batches of steps that do the same work.
 
-    Neighbouring steps depend on each other, batches hardly do.
+    Neighboring steps depend on each other, batches hardly do.
     """
     return [harmonic_mean(batch) for batch in _batches(rates, batches)]
 
@@ -159,12 +159,12 @@ def batch_levels(times_s: Sequence[float], batches: int) -> list[float]:
 def trend(series: Sequence[Sequence[float]], span: float) -> Estimate:
     """Estimate how much values change along `span` of a series.
 
-    One least-squares slope fits all series, each of at least three values and around its own mean. Neighbouring values
+    One least-squares slope fits all series, each of at least three values and around its own mean. Neighboring values
     are assumed to depend on each other.
     """
     places = [[(index + 0.5) / len(values) - 0.5 for index in range(len(values))] for values in series]
-    centred = [_centred(values) for values in series]
-    pairs = [pair for each, values in zip(places, centred, strict=True) for pair in zip(each, values, strict=True)]
+    centered = [_centered(values) for values in series]
+    pairs = [pair for each, values in zip(places, centered, strict=True) for pair in zip(each, values, strict=True)]
     spread = sum(place**2 for place, _ in pairs)
     slope = sum(place * value for place, value in pairs) / spread
     freedom = len(pairs) - len(series) - 1
@@ -175,19 +175,19 @@ def trend(series: Sequence[Sequence[float]], span: float) -> Estimate:
 def apart(ends: Sequence[float], series: Sequence[Sequence[float]]) -> Estimate:
     """Estimate how far `ends`, one more value for each series, lie above the mean of their series.
 
-    The error comes from the scatter within the series, of at least three values each. Neighbouring values are assumed
+    The error comes from the scatter within the series, of at least three values each. Neighboring values are assumed
     to depend on each other: their mean is less certain, and they scatter less than distant values.
     """
     freedom = sum(len(values) - 1 for values in series)
     length = freedom / len(series) + 1
     scatter = (
-        sum(value**2 for values in series for value in _centred(values)) / freedom * (length - 1) / (length - WIDENING)
+        sum(value**2 for values in series for value in _centered(values)) / freedom * (length - 1) / (length - WIDENING)
     )
     error = sqrt(scatter * (1 + WIDENING / length) / len(series))
     return Estimate(fmean(end - fmean(values) for end, values in zip(ends, series, strict=True)), error, freedom)
 
 
-def _centred(values: Sequence[float]) -> list[float]:
+def _centered(values: Sequence[float]) -> list[float]:
     mean = fmean(values)
     return [value - mean for value in values]
 

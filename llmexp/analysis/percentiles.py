@@ -7,7 +7,7 @@ from math import ceil, floor
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """Return a percentile, between neighbours by linear interpolation, as NumPy's default does.
+    """Return a percentile, between neighbors by linear interpolation, as NumPy's default does.
 
     Raises ValueError without values.
     """

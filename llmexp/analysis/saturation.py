@@ -2,7 +2,7 @@
 
 What is looked at is the backlog: the requests that were due and are not answered yet. Where a server keeps up it goes
 up and down around a level; in overload it grows by the share of the requests that the server cannot serve, in whatever
-order it serves them. Latencies tell less: those of neighbours hang together over hundreds of requests, and in a server
+order it serves them. Latencies tell less: those of neighbors hang together over hundreds of requests, and in a server
 that works on all requests at once they stop growing when the load ends.
 
 `python -m benchmarks trust` simulates how often the verdict errs; docs/numbers.md has the rates.

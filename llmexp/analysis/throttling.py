@@ -27,13 +27,13 @@ POWER_CAP_BIT, CLOCK_SET_BIT = 0x04, 0x02
 # These bits are being idle for a moment and a clock that was set; any other reason of NVML may move the clock by
 # itself.
 _NO_OTHER_REASON = 0x01 | CLOCK_SET_BIT
-# Below this utilisation, in %, a GPU waits, and its clock says little.
+# Below this utilization, in %, a GPU waits, and its clock says little.
 _LOADED = 95
 # Clocks of all cards come in steps of 15 MHz, and a locked clock may be off by one step.
 _STEP_MEGAHERTZ = 15
 # Fewer samples may agree by chance.
 _SAMPLES = 3
-# A data centre's card holds its boost clock; GeForce cards run at 80 % or more of the highest clock that NVML reports.
+# A data center's card holds its boost clock; GeForce cards run at 80 % or more of the highest clock that NVML reports.
 _OF_BOOST, _OF_HIGHEST = 0.9, 0.7
 
 
@@ -80,7 +80,7 @@ def sampled(index: int, samples: Sequence[ThrottlingSample], known: Collection[s
 def locked(index: int, samples: Sequence[ThrottlingSample]) -> Iterator[str]:
     """Say that a clock was set below the card's own.
 
-    NVML cannot be asked for locked clocks, so they are recognised by a clock that does not move under load.
+    NVML cannot be asked for locked clocks, so they are recognized by a clock that does not move under load.
     """
     low = [
         sample
@@ -96,7 +96,7 @@ def locked(index: int, samples: Sequence[ThrottlingSample]) -> Iterator[str]:
 
 
 def sm_clock(name: str, samples: Sequence[ThrottlingSample], windows: Sequence[GpuWindow] = ()) -> SmClock | None:
-    """Summarise the SM clock of a GPU over samples inside the windows, and how long its power cap held it down.
+    """Summarize the SM clock of a GPU over samples inside the windows, and how long its power cap held it down.
 
     None where no sample has the clock.
     """

@@ -10,7 +10,7 @@ from llmexp.record.reading import plain
 
 
 class Plain:
-    """A text stream that passes on only visible text and colours."""
+    """A text stream that passes on only visible text and colors."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

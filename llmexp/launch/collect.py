@@ -113,8 +113,8 @@ def _answer(
         for node, cpu in enumerate(cpus)
     ]
     judged = task.judge(plan, repeats, machines)
-    neighbours = beside(folder, windows_unix_s(repeat / "samples.0.jsonl" for repeat in finished))
-    return Answer(finished, metrics, points, judged and judged.model_copy(update={"beside": neighbours})), task.remark(
+    neighbors = beside(folder, windows_unix_s(repeat / "samples.0.jsonl" for repeat in finished))
+    return Answer(finished, metrics, points, judged and judged.model_copy(update={"beside": neighbors})), task.remark(
         repeats
     )
 

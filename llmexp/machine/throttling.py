@@ -38,7 +38,7 @@ SOURCES = {
     POWER_CAP: Source((74,), 0),
     "sync boost": Source((76,), 2),
     "board limit": Source((77,), 3),
-    "low utilisation": Source((78,), 4),
+    "low utilization": Source((78,), 4),
     "reliability": Source((79,), 5),
 }
 _POLICY = -1

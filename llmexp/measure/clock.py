@@ -67,7 +67,7 @@ class _CudaMark:
 class CudaClock:
     """The clock of CUDA ranks; its marks are events of the current stream.
 
-    They are read after they have passed, so that timing adds no synchronisation.
+    They are read after they have passed, so that timing adds no synchronization.
     """
 
     def mark(self) -> Mark:

@@ -4,7 +4,7 @@ The lock is a series of numbered folders, each of which names the process that h
 lock by creating the next number, with a rename that fails where another process was faster. Only the newest number
 counts, and no number is created twice, so two processes that both find a dead holder cannot both follow it.
 
-A killed holder is recognised by its process, or on another machine by its signs of life, which stop. A holder that
+A killed holder is recognized by its process, or on another machine by its signs of life, which stop. A holder that
 stood still for that long, as on a suspended laptop, asks `lost_to` before it writes.
 """
 

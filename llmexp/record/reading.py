@@ -20,7 +20,7 @@ LARGEST_BYTES = 2**28
 # Samples and events have one line or more per step; a million steps take a third of this.
 LONGEST_LINES_BYTES = 2**30
 _LEAST_READ_BYTES = 2**16
-# The characters that a terminal obeys, those that reverse the direction of text too, and colours, which `plain` keeps.
+# The characters that a terminal obeys, those that reverse the direction of text too, and colors, which `plain` keeps.
 # Line ends and the letters of every script are not among them.
 _OBEYED = re.compile(r"\x1b\[[\d;]*m|[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 # A spreadsheet takes a cell that begins with one of these for a formula.
@@ -83,7 +83,7 @@ def parsed(text: str) -> Any:
 
 
 def plain(text: str) -> str:
-    """Replace each character that controls a terminal with a question mark; colours are kept."""
+    """Replace each character that controls a terminal with a question mark; colors are kept."""
     return _OBEYED.sub(lambda found: found[0] if found[0].endswith("m") else "?", text)
 
 

@@ -1,6 +1,6 @@
 """Removal of secrets from everything that is recorded.
 
-Secrets are recognised in URLs, by the values of this process's secret variables, by their form, or by the name that
+Secrets are recognized in URLs, by the values of this process's secret variables, by their form, or by the name that
 they are assigned to.
 """
 

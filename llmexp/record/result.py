@@ -245,5 +245,5 @@ def seconds_between(begin: str, end: str) -> float:
 
 
 def to_json(record: BaseModel) -> str:
-    """Serialise with indentation and a final newline; NaN and infinity become null."""
+    """Serialize with indentation and a final newline; NaN and infinity become null."""
     return record.model_dump_json(indent=2) + "\n"

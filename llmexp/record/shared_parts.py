@@ -1,6 +1,6 @@
 """Parts that the records of many runs have in common, such as the model or the installed packages.
 
-Runs of a sweep differ in a few sections of their configuration and in what they measured. The others are recognised by
+Runs of a sweep differ in a few sections of their configuration and in what they measured. The others are recognized by
 their text, and are neither parsed nor validated nor held twice.
 """
 

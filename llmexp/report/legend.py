@@ -65,7 +65,7 @@ def _order(rows: Sequence[Row]) -> str:
     if not interleaved:
         return ""
     which = "all runs" if interleaved == len(orders) else f"{interleaved} of {len(orders)} runs"
-    return f"order: repeats of {which} were measured in turns, so that drift of the machine favours none of them"
+    return f"order: repeats of {which} were measured in turns, so that drift of the machine favors none of them"
 
 
 def _useful(rows: Sequence[Row]) -> float | None:

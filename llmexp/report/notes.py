@@ -10,7 +10,7 @@ from llmexp.record.duration import duration
 from llmexp.record.result import seconds_between
 from llmexp.report.row import DOUBTS, OOM, Row
 
-NAMED_NEIGHBOURS = 4
+NAMED_NEIGHBORS = 4
 POWER = "power: "
 # A cap that holds the clock down for less of the window costs less than runs scatter.
 CAPPED_SHARE = 0.1
@@ -27,8 +27,8 @@ def beside_note(row: Row) -> str:
     names = row.stability.beside if row.stability else []
     if not names:
         return ""
-    more = f" and {len(names) - NAMED_NEIGHBOURS} more" if len(names) > NAMED_NEIGHBOURS else ""
-    runs = f"{len(names)} other run{'s' * (len(names) > 1)} ({', '.join(names[:NAMED_NEIGHBOURS])}{more})"
+    more = f" and {len(names) - NAMED_NEIGHBORS} more" if len(names) > NAMED_NEIGHBORS else ""
+    runs = f"{len(names)} other run{'s' * (len(names) > 1)} ({', '.join(names[:NAMED_NEIGHBORS])}{more})"
     return f"measured beside {runs} on the same machine: they share power, fans and the host"
 
 

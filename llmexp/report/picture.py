@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS = ("#3b6ea5", "#c0703a", "#5b8c5a", "#8a5a9e", "#a33b4b", "#5f6b73")
+COLORS = ("#3b6ea5", "#c0703a", "#5b8c5a", "#8a5a9e", "#a33b4b", "#5f6b73")
 INK = "#222222"
 DOTS_PER_INCH = 120
 TITLE_CHARACTERS_AN_INCH = 13

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from llmexp.record.digits import three_digits
 from llmexp.report.columns import Bars
-from llmexp.report.picture import COLOURS, INK, can_draw, new_figure, plain, save
+from llmexp.report.picture import COLORS, INK, can_draw, new_figure, plain, save
 from llmexp.report.run_plots import draw_run
 from llmexp.report.section import ReportSection
 from llmexp.report.signs import doubt_sign
@@ -52,19 +52,19 @@ def draw(section: ReportSection, path: Path) -> None:
     figure.supxlabel("\n".join(notes), x=0.01, ha="left", fontsize=NOTE_POINTS)
     widths = (3, *[2] * (len(panels) - 1))
     drawn = figure.subplots(1, len(panels), sharey=True, squeeze=False, gridspec_kw={"width_ratios": widths})[0]
-    colours = _colours(section)
+    colors = _colors(section)
     for axes, bars in zip(drawn, panels, strict=True):
-        _draw_bars(axes, bars, colours)
+        _draw_bars(axes, bars, colors)
         _write_beside(axes, bars)
     drawn[0].set_yticks(range(len(section.rows)), [section.label(row) for row in section.rows])
     drawn[0].set_ylim(len(section.rows) - 0.4, -0.6)
     save(figure, path)
 
 
-def _draw_bars(axes: Axes, bars: Bars, colours: Sequence[str]) -> None:
+def _draw_bars(axes: Axes, bars: Bars, colors: Sequence[str]) -> None:
     plain(axes, grid="x")
     rows = range(len(bars.ours))
-    axes.barh(rows, [value or 0 for value in bars.ours], height=0.66, color=colours)
+    axes.barh(rows, [value or 0 for value in bars.ours], height=0.66, color=colors)
     known = [(row, value, bars.deviations[row]) for row, value in enumerate(bars.ours) if value is not None]
     if any(deviation for *_, deviation in known):
         axes.errorbar(
@@ -107,11 +107,11 @@ def _write_beside(axes: Axes, bars: Bars) -> None:
     axes.set_xlim(0, 1.16 * widest)
 
 
-def _colours(section: ReportSection) -> list[str]:
-    """Return the row colours, one colour for each value of the subject's first word, such as the model."""
+def _colors(section: ReportSection) -> list[str]:
+    """Return the row colors, one color for each value of the subject's first word, such as the model."""
     firsts = [next(iter(row.plan.subject.values())) for row in section.rows]
     known = list(dict.fromkeys(firsts))
-    return [COLOURS[known.index(first) % len(COLOURS)] for first in firsts]
+    return [COLORS[known.index(first) % len(COLORS)] for first in firsts]
 
 
 def _notes(section: ReportSection) -> list[str]:

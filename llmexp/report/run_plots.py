@@ -17,7 +17,7 @@ from llmexp.record.samples import Sample, read_samples
 from llmexp.record.timeline import read_timeline
 from llmexp.registry import get_task
 from llmexp.report.breakdown.timeline_plot import draw_timeline
-from llmexp.report.picture import COLOURS, INK, new_figure, plain, save
+from llmexp.report.picture import COLORS, INK, new_figure, plain, save
 from llmexp.report.row import Row, read_row
 
 if TYPE_CHECKING:
@@ -75,14 +75,14 @@ def _draw_curve(curve: Curve, repeats: Sequence[tuple[str, StepCurves]], row: Ro
     axes = figure.subplots()
     plain(axes, grid="y")
     for number, (name, steps) in enumerate(repeats):
-        colour = COLOURS[number % len(COLOURS)]
+        color = COLORS[number % len(COLORS)]
         values = [[curve.value(sample) for sample in step] for step in steps]
         numbers = [step[0].index for step in steps]
         axes.plot(
             numbers,
             [curve.line(ranks) for ranks in values],
             ".-",
-            color=colour,
+            color=color,
             linewidth=1.3,
             markersize=3,
             label=f"{name}, {curve.line_label}",
@@ -91,7 +91,7 @@ def _draw_curve(curve: Curve, repeats: Sequence[tuple[str, StepCurves]], row: Ro
             numbers,
             [min(ranks) for ranks in values],
             [max(ranks) for ranks in values],
-            color=colour,
+            color=color,
             alpha=0.2,
             linewidth=0,
         )

@@ -46,7 +46,7 @@ class MeasureConfig(Section):
         "run_by_run",
         description=(
             "of a sweep's repeats: all of one run, then all of the next; or the first of every run, then the second of "
-            "every run, so that drift of the machine favours none"
+            "every run, so that drift of the machine favors none"
         ),
     )
     timeout_s: PositiveFloat

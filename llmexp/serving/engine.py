@@ -14,7 +14,7 @@ from llmexp.record.plan import Command
 from llmexp.schema import DenseModel, Dtype, HfModel
 from llmexp.serving.config import ServingRunConfig
 from llmexp.serving.config.load import ServedAdapters
-from llmexp.serving.plan.quantised import INT4, LEAST_GROUP, Int4, group_size
+from llmexp.serving.plan.quantized import INT4, LEAST_GROUP, Int4, group_size
 from llmexp.serving.plan.served_model import ServedModel, weight_parameters
 from llmexp.serving.plan.server_holdings import ComputedBytes, Holdings, Told
 from llmexp.serving.plan.server_plan import ServerPlan, Weights

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llmexp.analysis.load_judgement import why_no_figures
+from llmexp.analysis.load_judgment import why_no_figures
 from llmexp.analysis.metric import Metrics, Shown
 from llmexp.analysis.quantity import Measurement
 from llmexp.analysis.server_load import of_gpus, resident_bytes

@@ -24,7 +24,7 @@ from llmexp.serving.engine import ServingEngine, ServingSpec
 from llmexp.serving.plan.lengths import LengthDraw, longest_request
 from llmexp.serving.plan.load_points import load_points
 from llmexp.serving.plan.prompt_texts import check_texts
-from llmexp.serving.plan.quantised import INT4
+from llmexp.serving.plan.quantized import INT4
 from llmexp.serving.plan.request_trace import load_trace
 from llmexp.serving.plan.served_model import CheckpointModel, ServedModel, served_model, weight_parameters
 from llmexp.serving.plan.server_plan import ServerPlan

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from llmexp.analysis.load_judgement import in_order, why_no_figures
+from llmexp.analysis.load_judgment import in_order, why_no_figures
 from llmexp.analysis.load_window import LoadWindow
 from llmexp.analysis.percentiles import percentile
 from llmexp.analysis.quantity import Measurement, over_repeats

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from llmexp.analysis.knee import Knee, RateAnswer, holds, knee
-from llmexp.analysis.load_judgement import LOAD, Repeats, judgement, why_never_known
+from llmexp.analysis.load_judgment import LOAD, Repeats, judgment, why_never_known
 from llmexp.analysis.rate_search import Found, RateSearch
 from llmexp.analysis.request_latency import Objective
 from llmexp.record.result import PointVerdict, ResultPoint
@@ -22,7 +22,7 @@ def verdicts(point: LoadPoint, slo: SloConfig, repeats: Repeats) -> dict[str, Po
     """
     if point.rate_per_s is None or point.follows == "ramp":
         return {}
-    return judgement(repeats, Objective.of(slo) if point.follows == "rate" else None)
+    return judgment(repeats, Objective.of(slo) if point.follows == "rate" else None)
 
 
 def knee_of(points: Sequence[ResultPoint]) -> Knee | None:

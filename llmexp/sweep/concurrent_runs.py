@@ -19,7 +19,7 @@ from llmexp.record.plan import RunPlan
 # A rank feeds its GPU with one core; its process has more threads than that.
 CORES_PER_DEVICE = 2
 ALONE = (sys.executable, "-m", "llmexp.sweep.alone")
-# The figures of these presets are published: a neighbour would share the machine's power, its fans and the host's
+# The figures of these presets are published: a neighbor would share the machine's power, its fans and the host's
 # memory bandwidth.
 ALONE_BY_PROTOCOL = ("paper", "adaptive")
 Run = Callable[[RunPlan, Sequence[str]], bool]

@@ -1,8 +1,8 @@
 """Measure a sweep's repeats in rounds: one repeat of every run, then one more of every run (measure.order=interleaved).
 
-Run by run, whatever drifts while a sweep lasts (temperature, clocks, neighbours) favours the runs at one end of it. In
+Run by run, whatever drifts while a sweep lasts (temperature, clocks, neighbors) favors the runs at one end of it. In
 rounds it meets all runs nearly alike. Every second round goes backwards, so that an even drift cancels between two
-rounds: after an even number of them it favours nobody, after an odd number it leaves to each run's mean what one round
+rounds: after an even number of them it favors nobody, after an odd number it leaves to each run's mean what one round
 gave. A shuffle would cancel it on average only, and would try a large batch before a smaller one that may foretell its
 out of memory.
 """

@@ -9,7 +9,7 @@ from llmexp.analysis.percentiles import percentile
     ("values", "percent", "expected"),
     [([3.0], 99, 3.0), ([1.0, 2.0], 50, 1.5), ([4.0, 1.0, 3.0, 2.0], 0, 1.0), ([1.0, 2.0, 3.0, 4.0, 5.0], 90, 4.6)],
 )
-def test_a_percentile_lies_between_its_neighbours(values: list[float], percent: float, expected: float) -> None:
+def test_a_percentile_lies_between_its_neighbors(values: list[float], percent: float, expected: float) -> None:
     assert percentile(values, percent) == pytest.approx(expected)
 
 

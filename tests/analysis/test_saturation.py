@@ -13,9 +13,9 @@ from llmexp.analysis.saturation import saturation
 NAMES = [server.name for server in SERVERS]
 
 
-def verdicts(server: Server, arrivals: str, utilisation: float, requests: int, tries: int = 40) -> Counter[str]:
+def verdicts(server: Server, arrivals: str, utilization: float, requests: int, tries: int = 40) -> Counter[str]:
     draw = random.Random(0)
-    return Counter(saturation([load(server, arrivals, utilisation, requests, draw)]).verdict for _ in range(tries))
+    return Counter(saturation([load(server, arrivals, utilization, requests, draw)]).verdict for _ in range(tries))
 
 
 def steady(latency_s: float, requests: int = 100, growth: float = 0.0) -> Load:

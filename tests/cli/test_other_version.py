@@ -39,8 +39,8 @@ def unnamed_event(run: RunFolder) -> None:
 DAMAGES = {
     "result.json is not a result of this llmexp": [
         (
-            edited("result.json", lambda result: result.update(colour="red", written_by="9.1")),
-            "colour: Extra inputs",
+            edited("result.json", lambda result: result.update(color="red", written_by="9.1")),
+            "color: Extra inputs",
             VERSION,
         ),
         (
@@ -111,7 +111,7 @@ def test_status_report_and_sync_say_it_in_a_line_and_tell_the_others(
 
 
 def test_the_same_sweep_leaves_such_a_run_and_does_the_others(llmexp, runner, runs):
-    edited("result.json", lambda result: result.update(colour="red", written_by="9.1"))(runs["F"])
+    edited("result.json", lambda result: result.update(color="red", written_by="9.1"))(runs["F"])
     runs["R"].result_path.unlink()
     runner.ran.clear()
     code, out, err = llmexp("method=F,R", "model=tiny", "hardware=cpu", "tracking=none")
@@ -125,5 +125,5 @@ def test_the_same_sweep_leaves_such_a_run_and_does_the_others(llmexp, runner, ru
 def test_a_sibling_of_another_version_says_nothing_of_a_run(llmexp, runner, here: Path):
     llmexp("method=F", "model=tiny", "hardware=cpu", "tracking=none", "batch.micro=2")
     [path] = here.glob("outputs/main/tiny_*")
-    edited("result.json", lambda result: result.update(colour="red"))(RunFolder(path))
+    edited("result.json", lambda result: result.update(color="red"))(RunFolder(path))
     assert llmexp("method=F", "model=tiny", "hardware=cpu", "tracking=none", "batch.micro=4")[0] == 0

@@ -180,7 +180,7 @@ WRONG_WORDS = {
     "data=hf data.path=./nowhere": ["data.path=./nowhere: there is no such file or folder"],
     "data.tokenizer=/nowhere/there": ["data.tokenizer=/nowhere/there: there is no such file or folder"],
     "model=./nowhere": ["model.path=./nowhere: there is no such folder"],
-    "model=a/b/c": ["a/b/c", "organisation/model"],
+    "model=a/b/c": ["a/b/c", "organization/model"],
     "tracking.uri=ftp://nowhere": [
         "tracking.uri=ftp://nowhere",
         "sqlite:///",

@@ -61,11 +61,11 @@ def test_columns_are_told_with_unit_and_meaning(two: Path) -> None:
 def test_damaged_and_newer_results_are_named_and_the_rest_loaded(two: Path, make_run) -> None:
     damaged, newer = make_run("Z2"), make_run("Z3")
     damaged.result_path.write_text("{")
-    newer.result_path.write_text(json.dumps(json.loads(newer.result_path.read_text()) | {"colour": "red"}))
+    newer.result_path.write_text(json.dumps(json.loads(newer.result_path.read_text()) | {"color": "red"}))
     found = llmexp.load(two)
     assert sorted(found.method) == ["F", "R"]
     assert set(found.attrs["unreadable"]) == {str(damaged.path), str(newer.path)}
-    assert "colour" in found.attrs["unreadable"][str(newer.path)]
+    assert "color" in found.attrs["unreadable"][str(newer.path)]
 
 
 def test_wrong_input_is_one_line(tmp_path: Path, two: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,19 +63,19 @@ def folder(tmp_path: Path) -> RunFolder:
 
 @pytest.fixture
 def make_plan(tiny_plan: Callable[..., TrainingPlan]) -> Callable[..., TrainingPlan]:
-    """A plan of two ranks whose agent is scripts/agent.py with a behaviour, or any other command.
+    """A plan of two ranks whose agent is scripts/agent.py with a behavior, or any other command.
 
     Keywords change `measure`.
     """
 
-    def make(behaviour: str = "well", argv: list[str] | None = None, **measure: Any) -> TrainingPlan:
+    def make(behavior: str = "well", argv: list[str] | None = None, **measure: Any) -> TrainingPlan:
         limits = {"timeout_s": 600.0, "no_progress_timeout_s": 600.0}
         planned = tiny_plan(**{f"measure__{name}": value for name, value in (limits | measure).items()})
         config = planned.config.model_copy(
             update={"engine": planned.config.engine.model_copy(update={"name": "scripted"})}
         )
         command = Command(
-            argv=argv or [sys.executable, str(HERE / "scripts" / "agent.py"), "{folder}", behaviour],
+            argv=argv or [sys.executable, str(HERE / "scripts" / "agent.py"), "{folder}", behavior],
             env={"EXTRA": "yes"},
         )
         return planned.model_copy(update={"config": config, "command": command})

@@ -48,11 +48,11 @@ def server(processes) -> Iterator[None]:
 
 @pytest.fixture
 def make_forked_plan(make_plan):
-    def make(behaviour: str, **limits: float):
+    def make(behavior: str, **limits: float):
         plan = make_plan(**limits)
         engine = plan.config.engine.model_copy(update={"launcher": "fork"})
         argv = [sys.executable, "-m", "llmexp.launch.fork_server", "forked_worker", "2", "{port}", "{folder}"]
-        command = Command(argv=argv, env={"PYTHONPATH": str(SCRIPTS), "BEHAVIOUR": behaviour})
+        command = Command(argv=argv, env={"PYTHONPATH": str(SCRIPTS), "BEHAVIOR": behavior})
         return plan.model_copy(update={"config": plan.config.model_copy(update={"engine": engine}), "command": command})
 
     return make
@@ -85,7 +85,7 @@ def test_ranks_have_what_their_server_imported_and_the_threads_of_the_plan(make_
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "status", "reason"),
+    ("behavior", "status", "reason"),
     [
         ("killed", RunStatus.KILLED, "rank 1 was killed by SIGKILL"),
         ("out_of_memory", RunStatus.OOM, "rank 1: MemoryError: no more"),
@@ -96,8 +96,8 @@ def test_ranks_have_what_their_server_imported_and_the_threads_of_the_plan(make_
         ),
     ],
 )
-def test_one_ranks_end_ends_the_run_and_its_peers(make_forked_plan, folder, processes, behaviour, status, reason):
-    result = run_one(make_forked_plan(behaviour), folder)
+def test_one_ranks_end_ends_the_run_and_its_peers(make_forked_plan, folder, processes, behavior, status, reason):
+    result = run_one(make_forked_plan(behavior), folder)
     assert (result.status, result.reason) == (status, reason)
     assert [process.pid for process in processes()] == [ForkedAgent.server.process.pid]
 

@@ -50,15 +50,15 @@ def reachable(process: psutil.Process) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("launcher", "behaviour", "status", "reason"),
+    ("launcher", "behavior", "status", "reason"),
     [
         ("spawn", "killed", RunStatus.KILLED, "rank 1 was killed by SIGKILL"),
         ("torchrun", "killed", RunStatus.KILLED, "rank 1 was killed by SIGKILL"),
         ("spawn", "out_of_memory", RunStatus.OOM, "rank 1: MemoryError: no more"),
     ],
 )
-def test_one_ranks_end_ends_the_run_within_seconds(make_started_plan, folder, launcher, behaviour, status, reason):
-    result = run_one(make_started_plan(launcher, "gloo_rank.py", behaviour), folder)
+def test_one_ranks_end_ends_the_run_within_seconds(make_started_plan, folder, launcher, behavior, status, reason):
+    result = run_one(make_started_plan(launcher, "gloo_rank.py", behavior), folder)
     assert (result.status, result.reason) == (status, reason)
     assert status is not RunStatus.OOM or result.failure.allocator == {"allocated_bytes": 7}
     met = (folder.repeat(0) / "samples.1.jsonl").stat().st_mtime

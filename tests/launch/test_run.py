@@ -72,7 +72,7 @@ def test_plan_is_there_before_the_ranks_start(make_plan, folder):
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "status", "reason"),
+    ("behavior", "status", "reason"),
     [
         ("incomplete", RunStatus.INCOMPLETE, "the launcher ended well, but rank 1 left no summary in repeat.0"),
         ("out_of_memory", RunStatus.OOM, "rank 1: OutOfMemoryError: tried to allocate 2 GiB"),
@@ -80,8 +80,8 @@ def test_plan_is_there_before_the_ranks_start(make_plan, folder):
         ("broken", RunStatus.FAILED, "the launcher ended with exit code 1: ValueError: no such thing"),
     ],
 )
-def test_other_endings_are_named(make_plan, folder, behaviour, status, reason):
-    result = run_one(make_plan(behaviour), folder)
+def test_other_endings_are_named(make_plan, folder, behavior, status, reason):
+    result = run_one(make_plan(behavior), folder)
     assert (result.status, result.reason) == (status, reason)
     assert result.metrics == {}
     assert result.environment["host"]

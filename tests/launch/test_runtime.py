@@ -64,11 +64,11 @@ def other(tmp_path: Path) -> Path:
 def make(make_plan: Callable[..., TrainingPlan]) -> Callable[..., TrainingPlan]:
     """A plan whose ranks say what they see; keywords are those of the runtime."""
 
-    def plan(behaviour: str = "well", **runtime: object) -> TrainingPlan:
+    def plan(behavior: str = "well", **runtime: object) -> TrainingPlan:
         planned = make_plan()
         chosen = TypeAdapter(RuntimeConfig).validate_python({"name": "here"} | runtime)
         config = planned.config.model_copy(update={"runtime": chosen})
-        argv = [interpreter(chosen), "-c", f"AGENT = {str(SCRIPTS / 'agent.py')!r}{SEES}", "{folder}", behaviour]
+        argv = [interpreter(chosen), "-c", f"AGENT = {str(SCRIPTS / 'agent.py')!r}{SEES}", "{folder}", behavior]
         return planned.model_copy(
             update={"config": config, "command": planned.command.model_copy(update={"argv": argv})}
         )
@@ -119,8 +119,8 @@ def test_setup_and_variables_reach_the_ranks(make: Callable[..., TrainingPlan], 
             "runtime=venv does not start: [Errno 2] No such file or directory: '/no/such/python'",
         ),
         (
-            {"name": "site", "setup": ("echo no licence left >&2; false",)},
-            "runtime=site does not start: no licence left",
+            {"name": "site", "setup": ("echo no license left >&2; false",)},
+            "runtime=site does not start: no license left",
         ),
         (
             {"name": "docker", "container": "docker", "program": "no-such-docker", "image": "x"},

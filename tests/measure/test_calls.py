@@ -12,7 +12,7 @@ from llmexp.measure.calls import FEWEST_SAMPLES, Call, CallProtocol, CallRecord,
 
 
 class MadeUpTime:
-    """A host whose time passes only in calls; marks and synchronisation read it."""
+    """A host whose time passes only in calls; marks and synchronization read it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
         self.now_s, self.seconds, self.called = 0.0, seconds, Counter[int]()

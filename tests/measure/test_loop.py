@@ -32,7 +32,7 @@ class Recorder:
 
 
 class SlowMark:
-    """A mark of a device that reaches it only when asked to synchronise."""
+    """A mark of a device that reaches it only when asked to synchronize."""
 
     def __init__(self, clock: SlowClock) -> None:
         self.clock, self.index = clock, next(clock.counter)

@@ -41,7 +41,7 @@ def test_other_sequences_tokens_labels_and_orders_of_tokens_have_other_digests()
 
 def test_digests_of_many_sequences_do_not_collide():
     generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(4, (20_000, 8), generator=generator)  # few tokens, so that many sequences are neighbours
+    ids = torch.randint(4, (20_000, 8), generator=generator)  # few tokens, so that many sequences are neighbors
     different = {tuple(row) for row in ids.tolist()}
     digests = {int(digest_of([MicroBatch(row[None], row[None], 8, 1)])) for row in torch.tensor(sorted(different))}
     assert len(digests) == len(different)

@@ -15,7 +15,7 @@ WINDOWS = [(NOW_S - 100, NOW_S - 80), (NOW_S - 60, NOW_S - 40)]
 
 
 @pytest.fixture
-def neighbour(tmp_path):
+def neighbor(tmp_path):
     """A run of the sweep with events, each its status and its seconds before now; `identity` of its driver."""
 
     def make(name, *events, **identity):
@@ -32,8 +32,8 @@ def neighbour(tmp_path):
 
 
 @pytest.fixture
-def own(neighbour):
-    return neighbour("own", ("running", 120))
+def own(neighbor):
+    return neighbor("own", ("running", 120))
 
 
 @pytest.mark.parametrize(
@@ -65,36 +65,36 @@ def own(neighbour):
         "a repeat in one",
     ],
 )
-def test_a_run_that_lasted_into_a_window_stood_beside(own, neighbour, events, stood_beside):
-    neighbour("tiny_R_1", *events)
+def test_a_run_that_lasted_into_a_window_stood_beside(own, neighbor, events, stood_beside):
+    neighbor("tiny_R_1", *events)
     assert beside(own, WINDOWS) == ["tiny_R_1"] * stood_beside
 
 
-def test_a_run_on_another_host_did_not(own, neighbour):
-    neighbour("elsewhere", ("running", 150), ("success", 10), host="another-host")
+def test_a_run_on_another_host_did_not(own, neighbor):
+    neighbor("elsewhere", ("running", 150), ("success", 10), host="another-host")
     assert beside(own, WINDOWS) == []
 
 
 @pytest.mark.parametrize(("before_s", "found"), [(90, ["killed"]), (110, [])])
-def test_a_run_whose_driver_died_lasted_until_its_last_sample_of_the_machine(own, neighbour, before_s, found):
-    killed = neighbour("killed", ("running", 150), pid=2**22 + 1)
+def test_a_run_whose_driver_died_lasted_until_its_last_sample_of_the_machine(own, neighbor, before_s, found):
+    killed = neighbor("killed", ("running", 150), pid=2**22 + 1)
     killed.system_path.write_text(json.dumps({"at_s": NOW_S - before_s}) + "\n")
     skewed_s = NOW_S + 3600
     os.utime(killed.system_path, (skewed_s, skewed_s))
     assert beside(own, WINDOWS) == found
 
 
-def test_the_time_between_a_killed_driver_and_the_one_that_went_on_is_nobodys(own, neighbour):
+def test_the_time_between_a_killed_driver_and_the_one_that_went_on_is_nobodys(own, neighbor):
     """Its repeats were kept, and with them the events of both drivers."""
-    folder = neighbour("resumed", ("running", 150), start_ticks=1, process_started_at_s=1.0)
-    later = neighbour("later", ("running", 30), ("waiting", 20))
+    folder = neighbor("resumed", ("running", 150), start_ticks=1, process_started_at_s=1.0)
+    later = neighbor("later", ("running", 30), ("waiting", 20))
     with folder.events_path.open("a") as file:
         file.write(later.events_path.read_text())
     shutil.rmtree(later.path)
     assert beside(own, WINDOWS) == []
 
 
-def test_events_that_cannot_be_read_spoil_nothing(own, neighbour):
-    neighbour("good", ("running", 150), ("success", 10))
-    neighbour("bad").events_path.write_text('{"at": 1}\n')
+def test_events_that_cannot_be_read_spoil_nothing(own, neighbor):
+    neighbor("good", ("running", 150), ("success", 10))
+    neighbor("bad").events_path.write_text('{"at": 1}\n')
     assert beside(own, WINDOWS) == ["good"]

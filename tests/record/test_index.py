@@ -99,7 +99,7 @@ def test_a_running_run_is_looked_at_every_time(make_run, outputs: Path):
 
 
 @pytest.mark.parametrize(
-    "broken", ["", "{", "[]", '{"version": 0, "runs": {}}', '{"version": 1, "runs": {"x": [[1], {"colour": "red"}]}}']
+    "broken", ["", "{", "[]", '{"version": 0, "runs": {}}', '{"version": 1, "runs": {"x": [[1], {"color": "red"}]}}']
 )
 def test_a_broken_index_is_made_again(make_run, outputs: Path, broken: str):
     run = make_run()

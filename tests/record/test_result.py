@@ -53,7 +53,7 @@ def test_reasons_of_schema_1_which_had_no_kinds_are_read(words: str, kind: str):
     assert (doubt.kind, doubt.words) == (kind, words)
 
 
-def test_a_result_older_than_clocks_and_neighbours_is_read(make_run):
+def test_a_result_older_than_clocks_and_neighbors_is_read(make_run):
     folder = make_run()
     written = json.loads(folder.result_path.read_text())
     for name in ("sm_clocks", "beside"):

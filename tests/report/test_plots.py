@@ -126,7 +126,7 @@ def test_the_parts_of_each_phase_lie_side_by_side_from_zero(tmp_path, monkeypatc
     (legend,) = made[0].legends
     named = zip(legend.get_texts(), legend.get_patches(), strict=True)
     shown = {text.get_text(): patch.get_facecolor() for text, patch in named}
-    drawn = [[tuple(colour) for colour in row.get_facecolors()] for row in axes.collections]
+    drawn = [[tuple(color) for color in row.get_facecolors()] for row in axes.collections]
     assert drawn == [[shown["QKV"], shown["Up"], shown["idle"]], [shown["Up"], shown["idle"]]]
     assert len(set(shown.values())) == 3
 

@@ -70,7 +70,7 @@ def test_csv_has_the_verdict_and_the_interval(make_run):
     assert (unjudged["stability"], unjudged["tokens_per_s_low"]) == ("", "")
 
 
-def test_neighbours_are_a_note_of_the_row_and_they_and_clocks_are_in_the_csv(make_run, capsys):
+def test_neighbors_are_a_note_of_the_row_and_they_and_clocks_are_in_the_csv(make_run, capsys):
     clocks = [
         SmClock(gpu=f"GPU {n}", mean_megahertz=mean, lowest_megahertz=mean - 9, card_megahertz=1980, samples=3)
         for n, mean in enumerate((1900, 1500))

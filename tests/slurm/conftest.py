@@ -72,11 +72,11 @@ class Shell:
             timeout=HANG_S,
         )
 
-    def sweep(self, behaviours: str, *words: str) -> subprocess.CompletedProcess[str]:
-        return self.llmexp(f"engine.options.behaviour={behaviours}", *self.WORDS, *words)
+    def sweep(self, behaviors: str, *words: str) -> subprocess.CompletedProcess[str]:
+        return self.llmexp(f"engine.options.behavior={behaviors}", *self.WORDS, *words)
 
-    def start_sweep(self, behaviours: str, *words: str, stderr: int = subprocess.PIPE) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "llmexp", f"engine.options.behaviour={behaviours}", *self.WORDS, *words]
+    def start_sweep(self, behaviors: str, *words: str, stderr: int = subprocess.PIPE) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "llmexp", f"engine.options.behavior={behaviors}", *self.WORDS, *words]
         driver = subprocess.Popen(
             command, cwd=self.folder, env=self.env, stdout=subprocess.PIPE, stderr=stderr, text=True
         )
@@ -94,33 +94,33 @@ class Shell:
         yield
         self.env["PATH"] = path
 
-    def run(self, behaviour: str) -> RunFolder:
+    def run(self, behavior: str) -> RunFolder:
         """The run that behaves so."""
-        wanted = f'"behaviour": "{behaviour}"'
+        wanted = f'"behavior": "{behavior}"'
         return next(run for run in find_runs(self.folder / "outputs") if wanted in run.plan_path.read_text())
 
-    def result(self, behaviour: str) -> RunResult:
-        result = self.run(behaviour).result()
+    def result(self, behavior: str) -> RunResult:
+        result = self.run(behavior).result()
         assert result is not None
         return result
 
-    def job(self, behaviour: str) -> str:
+    def job(self, behavior: str) -> str:
         from llmexp.slurm.jobs import submissions
 
-        (submitted,) = submissions([self.run(behaviour)])
+        (submitted,) = submissions([self.run(behavior)])
         return submitted.job.number
 
-    def has_job(self, behaviour: str) -> bool:
+    def has_job(self, behavior: str) -> bool:
         """Tell whether the run's submission has been noted."""
         try:
-            return bool(self.job(behaviour))
+            return bool(self.job(behavior))
         except (StopIteration, ValueError):
             return False
 
-    def samples(self, behaviour: str) -> bool:
+    def samples(self, behavior: str) -> bool:
         """Tell whether the run has measured something in this attempt."""
         try:
-            return (self.run(behaviour).repeat(0) / "samples.0.jsonl").exists()
+            return (self.run(behavior).repeat(0) / "samples.0.jsonl").exists()
         except StopIteration:
             return False
 

@@ -261,13 +261,13 @@ def test_a_result_of_another_version_is_a_line_and_neither_submitted_nor_written
     plan = TrainingPlan.of(json.loads(capsys.readouterr().out)["plan"])
     run = RunFolder(here / "outputs" / "main" / plan.folder_name)
     run.write(run.plan_path, plan)
-    run.result_path.write_text('{"colour": "red", "written_by": "9.1"}')
+    run.result_path.write_text('{"color": "red", "written_by": "9.1"}')
     assert main(words) == 1
     told = capsys.readouterr()
     assert "result.json is not a result of this llmexp" in told.err
     assert "llmexp 9.1 wrote it: read it with that version, or move " in told.err
     assert (told.err.count("\n"), (here / "submitted").exists()) == (1, False)
-    assert run.result_path.read_text().startswith('{"colour"')
+    assert run.result_path.read_text().startswith('{"color"')
 
 
 def test_a_damaged_result_is_submitted_again_and_a_lost_plan_written_again(

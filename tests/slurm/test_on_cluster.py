@@ -27,10 +27,10 @@ def test_a_sweep_waits_shows_each_error_and_fails_in_slurms_eyes_too(shell, clus
     done = shell.sweep("well,broken")
     assert done.returncode == 1, done.stderr
     assert (
-        "tiny Naive engine.options.behaviour=broken · failed: the launcher ended with exit code 1: ValueError: "
+        "tiny Naive engine.options.behavior=broken · failed: the launcher ended with exit code 1: ValueError: "
         "no such thing · job " in done.stderr
     )
-    assert "tiny Naive engine.options.behaviour=well · success · job " in done.stderr
+    assert "tiny Naive engine.options.behavior=well · success · job " in done.stderr
     assert "Traceback" not in done.stderr
     assert "no such thing" in done.stdout
     jobs = shell.job("well"), shell.job("broken")
@@ -334,7 +334,7 @@ def test_edits_after_submission_reach_no_queued_job(shell, scripted, cluster, un
 
 def test_the_plugin_of_submitit_runs_sweeps_too(shell):
     words = ("hydra/launcher=submitit_slurm", *shell.WORDS[1:-1], "hydra.launcher.timeout_min=5")
-    done = shell.llmexp("engine.options.behaviour=well,broken", *words)
+    done = shell.llmexp("engine.options.behavior=well,broken", *words)
     assert done.returncode == 1, done.stderr
     assert (shell.result("well").status, shell.result("broken").status) == ("success", "failed")
     assert "no such thing" in done.stdout

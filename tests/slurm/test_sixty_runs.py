@@ -28,7 +28,7 @@ def test_sixty_runs_end_after_one_resume(shell, cluster, until):
     until(lambda: sum(run.result() is not None for run in runs) >= 20, 300)
     driver.kill()
 
-    waiting = [one for one in submissions(runs) if behaviour(one.folder) == "again"]
+    waiting = [one for one in submissions(runs) if behavior(one.folder) == "again"]
     until(lambda: sum(has_begun(one.folder) for one in waiting) >= 8, 300)
     cancelled = [one for one in waiting if has_begun(one.folder)][:8]
     preempted = [one for one in waiting if one not in cancelled]
@@ -44,7 +44,7 @@ def test_sixty_runs_end_after_one_resume(shell, cluster, until):
 
     done = shell.sweep(*words)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert {run.path.name: attempts(run) for run in runs} == {run.path.name: ATTEMPTS[behaviour(run)] for run in runs}
+    assert {run.path.name: attempts(run) for run in runs} == {run.path.name: ATTEMPTS[behavior(run)] for run in runs}
     right = {run.result().id: ("success", pytest.approx(scripted_rate(run))) for run in runs}
     assert len(right) == 60
     assert table(outputs) == right
@@ -52,8 +52,8 @@ def test_sixty_runs_end_after_one_resume(shell, cluster, until):
     assert stored(outputs) == right
 
 
-def behaviour(run: RunFolder) -> str:
-    return json.loads(run.plan_path.read_text())["config"]["engine"]["options"]["behaviour"]
+def behavior(run: RunFolder) -> str:
+    return json.loads(run.plan_path.read_text())["config"]["engine"]["options"]["behavior"]
 
 
 def scripted_rate(run: RunFolder) -> float:

@@ -107,7 +107,7 @@ def test_a_plan_written_again_has_the_command_and_the_skip_of_its_result(run, ll
 
 
 def test_a_plan_of_another_version_is_left_alone(run, llmexp):
-    run.plan_path.write_text('{"colour": "red", "written_by": "9.1"}')
+    run.plan_path.write_text('{"color": "red", "written_by": "9.1"}')
     llmexp(*WORDS)
     assert "red" in run.plan_path.read_text()
 

@@ -15,7 +15,7 @@ from llmexp.record.installed import installs
 from llmexp.record.plan import Command
 from llmexp.schema import DenseModel, MixtralModel
 from llmexp.serving.engine import HOST, Knob, ServingEngine, ServingSpec, switch, value
-from llmexp.serving.plan.quantised import quantised_weights
+from llmexp.serving.plan.quantized import quantized_weights
 from llmexp.serving.plan.server_holdings import ComputedBytes, Holdings
 from llmexp.serving.plan.server_plan import ProfilerRoutes, RequestForm, ServerPlan
 
@@ -55,7 +55,7 @@ class TransformersEngine(ServingEngine):
         return None
 
     def holdings(self, served: ServingSpec) -> Holdings:
-        """Its cache has the blocks that it was told, and no others; what bitsandbytes quantises is counted."""
+        """Its cache has the blocks that it was told, and no others; what bitsandbytes quantizes is counted."""
         found, knobs = super().holdings(served), _with_defaults(served, _defaults(served)).knobs
         if served.is_running:
             return found
@@ -66,8 +66,8 @@ class TransformersEngine(ServingEngine):
             )
         if not isinstance(served.model, DenseModel | MixtralModel):
             return found
-        quantised = quantised_weights(served.model, str(knobs.get("quantization")), bytes_of(served.dtype))
-        return found.model_copy(update={"weights": quantised}) if quantised else found
+        quantized = quantized_weights(served.model, str(knobs.get("quantization")), bytes_of(served.dtype))
+        return found.model_copy(update={"weights": quantized}) if quantized else found
 
     def server(self, served: ServingSpec) -> ServerPlan:
         """Return `transformers serve` for the folder alone; without a bound, its KV cache would take most memory."""

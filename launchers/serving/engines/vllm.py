@@ -27,7 +27,7 @@ from llmexp.serving.engine import (
     switch,
     value,
 )
-from llmexp.serving.plan.quantised import INT4
+from llmexp.serving.plan.quantized import INT4
 from llmexp.serving.plan.server_holdings import Holdings, Told
 from llmexp.serving.plan.server_plan import (
     ADAPTER,

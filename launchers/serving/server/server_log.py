@@ -11,7 +11,7 @@ from pathlib import Path
 LAST_LINES = 15
 _TAIL_BYTES, _MEMORY_TAIL_BYTES, _HEAD_BYTES = 8192, 256 << 10, 1 << 20
 _LONGEST_LINE = 300
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_COLORS = re.compile(r"\x1b\[[0-9;]*m")
 _PYTHON_ERROR = re.compile(r"(?:^|[\s\]])(?:\w+\.)*[A-Z]\w*(?:Error|Exception)(?:: |$)")
 # An error that only points at an earlier one, such as vLLM's when its engine process failed.
 _POINTS_BACK = "See root cause above"
@@ -38,20 +38,20 @@ class ServerLog:
         self._begin = self.path.stat().st_size if self.path.exists() else 0
 
     def tail(self, most_bytes: int = _TAIL_BYTES) -> str:
-        """Return the end of what came since the start, without colours."""
+        """Return the end of what came since the start, without colors."""
         try:
             with self.path.open("rb") as file:
                 file.seek(max(self._begin, file.seek(0, os.SEEK_END) - most_bytes))
-                return _COLOURS.sub("", file.read().decode(errors="replace"))
+                return _COLORS.sub("", file.read().decode(errors="replace"))
         except FileNotFoundError:
             return ""
 
     def head(self) -> str:
-        """Return the begin of what came since the start, where a server says what it holds; without colours."""
+        """Return the begin of what came since the start, where a server says what it holds; without colors."""
         try:
             with self.path.open("rb") as file:
                 file.seek(self._begin)
-                return _COLOURS.sub("", file.read(_HEAD_BYTES).decode(errors="replace"))
+                return _COLORS.sub("", file.read(_HEAD_BYTES).decode(errors="replace"))
         except FileNotFoundError:
             return ""
 

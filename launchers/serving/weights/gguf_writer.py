@@ -68,7 +68,7 @@ def _words(writer: GGUFWriter, vocab_size: int) -> None:
 def _as_stored(layer: str, weight: torch.Tensor, config: LlamaConfig) -> torch.Tensor:
     """Add the end token's row, and reorder the rows of queries and keys.
 
-    GGUF rotates neighbours, transformers a head's first and second half.
+    GGUF rotates neighbors, transformers a head's first and second half.
     """
     if layer in _OF_TOKENS:
         return torch.cat([weight, weight.new_zeros(1, weight.shape[1])])

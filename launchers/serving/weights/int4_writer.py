@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from llmexp.serving.plan.quantised import Int4
+from llmexp.serving.plan.quantized import Int4
 
 BITS, A_WORD, LARGEST = 4, 8, 15
 IN_ORDER = tuple(range(A_WORD))
@@ -29,7 +29,7 @@ Tensors = dict[str, Tensor]
 
 
 def write_int4(model: PreTrainedModel, kind: Int4, group: int, folder: Path) -> None:
-    """Write the tensors and the configuration of a model whose matrices are quantised in groups of so many inputs."""
+    """Write the tensors and the configuration of a model whose matrices are quantized in groups of so many inputs."""
     save_file(dict(_tensors(model, kind, group)), folder / "model.safetensors", {"format": "pt"})
     model.config.quantization_config = configuration_of(kind, group)
     model.config.save_pretrained(folder)
@@ -88,8 +88,8 @@ def _tensors(model: PreTrainedModel, kind: Int4, group: int) -> Iterator[tuple[s
     head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
     tied = head.weight is embedding.weight
     for name, module in model.named_modules():
-        is_quantised = isinstance(module, nn.Linear) and module is not head
-        if is_quantised:
+        is_quantized = isinstance(module, nn.Linear) and module is not head
+        if is_quantized:
             for leaf, tensor in KINDS[kind](module.weight.detach(), group).items():
                 yield f"{name}.{leaf}", tensor.contiguous()
         elif not (tied and module is head):

@@ -19,7 +19,7 @@ from llmexp.launchers.serving.weights.model_folder import FolderRequest
 from llmexp.launchers.serving.words import BLANK, vocabulary
 from llmexp.measure.dtypes import torch_dtype
 from llmexp.schema import HfModel
-from llmexp.serving.plan.quantised import INT4, group_size
+from llmexp.serving.plan.quantized import INT4, group_size
 
 
 def write(wanted: FolderRequest, folder: Path) -> None:

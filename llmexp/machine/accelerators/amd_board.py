@@ -14,7 +14,7 @@ DRIVER = Path("/dev/kfd")
 
 @cache
 def library() -> Any | None:
-    """Return the library, initialised; None where it or its driver is missing."""
+    """Return the library, initialized; None where it or its driver is missing."""
     if not DRIVER.exists():
         return None
     try:

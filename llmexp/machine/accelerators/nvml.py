@@ -8,7 +8,7 @@ from llmexp.machine.accelerators.board import Board
 
 
 def library() -> Any | None:
-    """Return the library, initialised; None where it or its driver is missing."""
+    """Return the library, initialized; None where it or its driver is missing."""
     try:
         import pynvml
     except ImportError:
@@ -72,7 +72,7 @@ def _board(nvml: Any, handle: Any) -> Board:
             "sm_clock_megahertz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM),
             "memory_clock_megahertz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM),
             "sm_clock_max_megahertz": lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM),
-            # The clock of a data-centre card that nothing slows down; other cards do not report it.
+            # The clock of a data-center card that nothing slows down; other cards do not report it.
             "clock_boost_megahertz": lambda: nvml.nvmlDeviceGetMaxCustomerBoostClock(handle, nvml.NVML_CLOCK_GRAPHICS),
             "application_clock_megahertz": lambda: nvml.nvmlDeviceGetApplicationsClock(
                 handle, nvml.NVML_CLOCK_GRAPHICS

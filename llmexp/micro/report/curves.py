@@ -12,7 +12,7 @@ from llmexp.micro.report.tables import heading_of
 from llmexp.micro.report.units import in_bytes
 from llmexp.record.result import ResultPoint
 from llmexp.registry import families
-from llmexp.report.picture import COLOURS, new_figure, plain, save
+from llmexp.report.picture import COLORS, new_figure, plain, save
 from llmexp.report.row import Row
 
 if TYPE_CHECKING:
@@ -82,11 +82,11 @@ def _draw(found: _Picture, title: str, path: Path) -> None:
             axes.plot(
                 [x for x, _ in line],
                 [_value(point, name) / divisor for _, point in line],
-                marker=MARKERS[number // len(COLOURS) % len(MARKERS)],
+                marker=MARKERS[number // len(COLORS) % len(MARKERS)],
                 markersize=3.5,
                 linewidth=1.2,
-                color=COLOURS[number % len(COLOURS)],
-                linestyle=("-", "--", ":")[number // len(COLOURS) % 3],
+                color=COLORS[number % len(COLORS)],
+                linestyle=("-", "--", ":")[number // len(COLORS) % 3],
                 label=label,
             )
         axes.set_ylabel(heading, fontsize=9)

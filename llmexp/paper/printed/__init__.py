@@ -28,7 +28,7 @@ _Key = tuple[str, frozenset[str], str, int, str]
 DTYPE, OPTIMIZER = "bf16", "adamw"
 # All its training is by DeepSpeed, but for two cells of table II.
 ENGINE = "deepspeed"
-# Table II names no method for Megatron and says that no optimisation was on.
+# Table II names no method for Megatron and says that no optimization was on.
 MEGATRON_METHOD = "Naive"
 _DOUBT, _ODD = "doubt:", "lint:"
 _MEMORY, _BRACKETS = re.compile(r"\bGB\b|\bmemory\b"), re.compile(r"\([^)]*\)")

@@ -25,7 +25,7 @@ from llmexp.report.picture import INK, new_figure, plain, save
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# What is no module has a colour of its own in every picture.
+# What is no module has a color of its own in every picture.
 FIXED = {COMMUNICATION: "#d98089", COPIES: "#d9a441", IDLE: "#e4e4e4", OUTSIDE: "#9aa5ad", RECOMPUTED: "#b3aa9c"}
 # A letter takes about this share of the axis.
 LETTER = 0.0075
@@ -45,11 +45,11 @@ def draw_breakdowns(runs: Sequence[Profiled], title: str, path: Path) -> None:
     figure = new_figure(11, 1.6 + 0.3 * len(bars), f"where the time of a profiled step went\n{title}")
     axes = figure.subplots()
     plain(axes, grid="x")
-    colours = colours_of(labels)
+    colors = colors_of(labels)
     for row, (_, _, parts) in enumerate(bars):
         lefts = list(accumulate((value for _, value in parts), initial=0.0))
         spans = [(left, value) for (_, value), left in zip(parts, lefts, strict=False)]
-        shades = [colours[name] for name, _ in parts]
+        shades = [colors[name] for name, _ in parts]
         axes.broken_barh(spans, (row - 0.36, 0.72), facecolors=shades, edgecolors="white", linewidth=0.4)
         for (name, value), left in zip(parts, lefts, strict=False):
             if value > LETTER * len(name) * widest:
@@ -58,19 +58,19 @@ def draw_breakdowns(runs: Sequence[Profiled], title: str, path: Path) -> None:
     axes.set_ylim(len(bars) - 0.4, -0.6)
     axes.set_xlim(0, 1.05 * widest or 1)
     axes.set_xlabel("ms a step and rank", fontsize=9)
-    _name_colours(figure, {name: colours[name] for name in labels})
+    _name_colors(figure, {name: colors[name] for name in labels})
     save(figure, path)
 
 
-def _name_colours(figure: Figure, colours: Mapping[str, Any]) -> None:
+def _name_colors(figure: Figure, colors: Mapping[str, Any]) -> None:
     from matplotlib.patches import Patch
 
-    handles = [Patch(color=colour, label=name) for name, colour in colours.items()]
+    handles = [Patch(color=color, label=name) for name, color in colors.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=6, fontsize=7, frameon=False)
 
 
-def colours_of(labels: Sequence[str]) -> dict[str, Any]:
-    """Return a colour for each label; a module has the same one in all pictures."""
+def colors_of(labels: Sequence[str]) -> dict[str, Any]:
+    """Return a color for each label; a module has the same one in all pictures."""
     from matplotlib import colormaps
 
     shades = [*colormaps["tab20"].colors, *colormaps["tab20b"].colors]  # type: ignore[attr-defined]

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 from llmexp.record.timeline import COMMUNICATION, COMPUTATION, COPIES, IDLE, PHASE, Timeline
 from llmexp.report.breakdown import parts
-from llmexp.report.breakdown.plot import FIXED, colours_of
+from llmexp.report.breakdown.plot import FIXED, colors_of
 from llmexp.report.picture import INK, new_figure, plain, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-PHASE_COLOURS = ("#cfe0f1", "#fbdcc0", "#d5ead3", "#e3d7ee", "#f6e7b4")
-ROW_COLOURS = {
+PHASE_COLORS = ("#cfe0f1", "#fbdcc0", "#d5ead3", "#e3d7ee", "#f6e7b4")
+ROW_COLORS = {
     COMMUNICATION: FIXED[parts.COMMUNICATION],
     COPIES: FIXED[parts.COPIES],
     IDLE: "#8a8f94",
 }
 # Kinds of work, in a trace that has no modules.
-KIND_COLOURS = (
+KIND_COLORS = (
     "#7fa8d1",
     "#e6a76a",
     "#93c48e",
@@ -54,30 +54,30 @@ def draw_timeline(found: Timeline, title: str, path: Path) -> None:
     axes.set_xlim(0, found.length_ms)
     axes.set_xlabel("ms from the begin of the step" if found.step else "ms from the begin of the trace", fontsize=9)
     named = {text.get_text() for text in axes.texts}
-    explained = {label: colour for label, colour in _colours(found, PHASE).items() if label not in named}
-    explained |= _colours(found, COMPUTATION)
-    handles: list[Any] = [Patch(color=colour, label=label) for label, colour in explained.items()]
+    explained = {label: color for label, color in _colors(found, PHASE).items() if label not in named}
+    explained |= _colors(found, COMPUTATION)
+    handles: list[Any] = [Patch(color=color, label=label) for label, color in explained.items()]
     if handles:
         figure.legend(handles=handles, loc="outside lower center", ncols=8, fontsize=7, frameon=False)
     save(figure, path)
 
 
 def _draw_row(axes: Axes, found: Timeline, row: str, place: int) -> None:
-    for label, colour in _colours(found, row).items():
+    for label, color in _colors(found, row).items():
         bars = found.bars[row, label]
-        thin = {} if row not in (COMMUNICATION, COPIES) else {"edgecolors": colour}
-        axes.broken_barh(bars, (place - 0.36, 0.72), facecolors=colour, linewidth=THINNEST * bool(thin), **thin)
+        thin = {} if row not in (COMMUNICATION, COPIES) else {"edgecolors": color}
+        axes.broken_barh(bars, (place - 0.36, 0.72), facecolors=color, linewidth=THINNEST * bool(thin), **thin)
         for begin, length in bars if row == PHASE else ():
             if length > LETTER * len(label) * found.length_ms:
                 axes.text(begin + length / 2, place, label, ha="center", va="center", fontsize=7, color=INK)
 
 
-def _colours(found: Timeline, row: str) -> dict[str, Any]:
-    """Return the colour of each label of a row; modules have those that they have in the other pictures."""
+def _colors(found: Timeline, row: str) -> dict[str, Any]:
+    """Return the color of each label of a row; modules have those that they have in the other pictures."""
     labels = found.labels(row)
     if row == COMPUTATION:
-        known = {label: colour for label, colour in colours_of(labels).items() if label in labels}
-        return known if {*labels} & {*parts.ORDER} else dict(zip(labels, cycle(KIND_COLOURS), strict=False))
+        known = {label: color for label, color in colors_of(labels).items() if label in labels}
+        return known if {*labels} & {*parts.ORDER} else dict(zip(labels, cycle(KIND_COLORS), strict=False))
     if row == PHASE:
-        return {label: PHASE_COLOURS[number % len(PHASE_COLOURS)] for number, label in enumerate(labels)}
-    return dict.fromkeys(labels, ROW_COLOURS[row])
+        return {label: PHASE_COLORS[number % len(PHASE_COLORS)] for number, label in enumerate(labels)}
+    return dict.fromkeys(labels, ROW_COLORS[row])

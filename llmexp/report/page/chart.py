@@ -1,4 +1,4 @@
-"""A chart of the page, as what Plotly draws: lines, points or bars that can be told apart without colour."""
+"""A chart of the page, as what Plotly draws: lines, points or bars that can be told apart without color."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Matrix:
 
 
 def _plotly(trace: ChartTrace, number: int) -> dict[str, Any]:
-    """Return a trace for Plotly; colours are left to the page, which knows whether it is dark."""
+    """Return a trace for Plotly; colors are left to the page, which knows whether it is dark."""
     y = [value if value is not None and isfinite(value) else None for value in trace.y]
     drawn: dict[str, Any] = {"name": trace.name, "x": list(trace.x), "y": y}
     if trace.mode == "bars":

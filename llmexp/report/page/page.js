@@ -2,8 +2,8 @@
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  // Okabe and Ito's colours, in shades that stand out from the page; lines differ in dashes and marks too.
-  const COLOURS = {
+  // Okabe and Ito's colors, in shades that stand out from the page; lines differ in dashes and marks too.
+  const COLORS = {
     light: ["#0072b2", "#b34700", "#00795a", "#a3497f", "#7a5c00", "#3b4754"],
     dark: ["#6cb8f0", "#ff9a4d", "#3fd6a5", "#ec9ccb", "#f0d24a", "#c6d0da"],
   };
@@ -21,11 +21,11 @@
   // Plotly takes a few tags in texts for markup; names of runs are texts and nothing else.
   const escaped = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
-  function traced(trace, number, colours) {
-    const colour = colours[number % colours.length];
-    const drawn = { ...trace, name: escaped(trace.name), marker: { ...trace.marker, color: colour } };
-    if (trace.line) drawn.line = { ...trace.line, color: colour };
-    if (trace.error_y) drawn.error_y = { ...trace.error_y, color: colour };
+  function traced(trace, number, colors) {
+    const color = colors[number % colors.length];
+    const drawn = { ...trace, name: escaped(trace.name), marker: { ...trace.marker, color: color } };
+    if (trace.line) drawn.line = { ...trace.line, color: color };
+    if (trace.error_y) drawn.error_y = { ...trace.error_y, color: color };
     if (trace.mode === "markers" && trace.x.length <= NAMED) {
       Object.assign(drawn, { mode: "markers+text", text: trace.customdata.map(escaped), textposition: "bottom center", cliponaxis: false });
     }
@@ -39,18 +39,18 @@
     const chart = data.charts[Number(figure.dataset.chart)];
     const isDark = dark.matches && !printing;
     const ink = isDark ? "#e6eaee" : "#1d2329", line = isDark ? "#3a434c" : "#d5dbe1";
-    const place = figure.querySelector(".plot"), colours = isDark ? COLOURS.dark : COLOURS.light;
+    const place = figure.querySelector(".plot"), colors = isDark ? COLORS.dark : COLORS.light;
     const axis = (title) => ({
       title: { text: escaped(title), standoff: 8 }, gridcolor: line, linecolor: line, zerolinecolor: line, automargin: true,
     });
     const layout = {
       xaxis: axis(chart.x), yaxis: { ...axis(chart.y), rangemode: chart.from_zero ? "tozero" : "normal" },
       font: { color: ink, family: "system-ui, sans-serif", size: 12 }, paper_bgcolor: "rgba(0,0,0,0)",
-      plot_bgcolor: "rgba(0,0,0,0)", margin: { l: 10, r: 10, t: 34, b: 10 }, modebar: { bgcolor: "rgba(0,0,0,0)", color: ink, activecolor: colours[0] }, showlegend: chart.traces.length > 1,
+      plot_bgcolor: "rgba(0,0,0,0)", margin: { l: 10, r: 10, t: 34, b: 10 }, modebar: { bgcolor: "rgba(0,0,0,0)", color: ink, activecolor: colors[0] }, showlegend: chart.traces.length > 1,
       legend: { orientation: "h", yref: "container", y: 0, yanchor: "bottom" }, hoverlabel: { align: "left" },
       autosize: true,
     };
-    const traces = chart.traces.map((trace, number) => traced(trace, number, colours));
+    const traces = chart.traces.map((trace, number) => traced(trace, number, colors));
     Plotly.react(place, traces, layout, { responsive: true, displaylogo: false, modeBarButtons: [["zoom2d", "pan2d", "resetScale2d", "toImage"]] });
   }
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from llmexp.analysis.request_latency import latencies
 from llmexp.record.requests import RequestSample
 from llmexp.record.samples import read_samples
-from llmexp.report.picture import COLOURS, new_figure, plain, save
+from llmexp.report.picture import COLORS, new_figure, plain, save
 from llmexp.report.row import Row
 from llmexp.serving.plan.serving_plan import ServingPlan
 from llmexp.serving.points import read_begun
@@ -37,10 +37,10 @@ class Line:
     samples: list[RequestSample]
 
     def look(self, several_runs: bool) -> dict[str, str]:
-        """Return colour and style: colours tell runs apart and styles loads, or colours the loads of a single run."""
-        colour = self.run if several_runs else self.load
-        style = self.load if several_runs else self.load // len(COLOURS)
-        return {"color": COLOURS[colour % len(COLOURS)], "linestyle": STYLES[style % len(STYLES)]}
+        """Return color and style: colors tell runs apart and styles loads, or colors the loads of a single run."""
+        color = self.run if several_runs else self.load
+        style = self.load if several_runs else self.load // len(COLORS)
+        return {"color": COLORS[color % len(COLORS)], "linestyle": STYLES[style % len(STYLES)]}
 
 
 def draw_distributions(rows: Sequence[Row], title: str, label: Callable[[Row], str], path: Path) -> bool:
@@ -73,11 +73,11 @@ def draw_interactivity(rows: Sequence[Row], title: str, label: Callable[[Row], s
     plain(axes, grid="y")
     for number, (name, points) in enumerate(by_run.items()):
         points.sort()
-        colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+        color, marker = COLORS[number % len(COLORS)], MARKERS[number % len(MARKERS)]
         x, y, words = zip(*points, strict=True)
-        axes.plot(x, y, marker=marker, markersize=5, linewidth=1.2, color=colour, label=name)
+        axes.plot(x, y, marker=marker, markersize=5, linewidth=1.2, color=color, label=name)
         for place, text in zip(zip(x, y, strict=True), words, strict=True):
-            axes.annotate(text, place, xytext=(5, 4), textcoords="offset points", fontsize=7, color=colour)
+            axes.annotate(text, place, xytext=(5, 4), textcoords="offset points", fontsize=7, color=color)
     axes.set_xlim(0, 1.1 * axes.get_xlim()[1])
     axes.set_ylim(bottom=0)
     axes.set_xlabel("output tokens/s of one user (1 / median TPOT)", fontsize=9)

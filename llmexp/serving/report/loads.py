@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from llmexp.analysis.load_judgement import LOAD, OBJECTIVE
+from llmexp.analysis.load_judgment import LOAD, OBJECTIVE
 from llmexp.record.digits import rounded
 from llmexp.record.result import ResultPoint
 from llmexp.report.columns import Column, Detail

@@ -16,7 +16,7 @@ from llmexp.analysis.server_load import LoadSeries, of_gpus, resident_bytes, tol
 from llmexp.record.digits import GIB
 from llmexp.record.requests import RequestSample
 from llmexp.record.server_samples import ServerSample
-from llmexp.report.picture import COLOURS, INK, new_figure, plain, save
+from llmexp.report.picture import COLORS, INK, new_figure, plain, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -125,25 +125,25 @@ def _scaled(series: LoadSeries, unit: float) -> LoadSeries:
 def _draw(axes: Axes, panel: _Panel) -> None:
     plain(axes, grid="y")
     for line in panel.told:
-        colour = COLOURS[panel.lines.index(line)]
-        (_draw_steps if line.is_stepped else _draw_samples)(axes, line, colour)
+        color = COLORS[panel.lines.index(line)]
+        (_draw_steps if line.is_stepped else _draw_samples)(axes, line, color)
     highest = max(value for line in panel.told for _, value in line.series)
     axes.set_ylim(0, panel.highest or _HEADROOM * highest or None)
     axes.set_ylabel(panel.heading, fontsize=9)
     axes.legend(loc="upper left", bbox_to_anchor=(1.005, 1.0), fontsize=7.5, frameon=False)
 
 
-def _draw_steps(axes: Axes, line: _Line, colour: str) -> None:
+def _draw_steps(axes: Axes, line: _Line, color: str) -> None:
     times_s, values = [at_s for at_s, _ in line.series], [value for _, value in line.series]
-    axes.fill_between(times_s, values, step="post", color=colour, alpha=0.18, linewidth=0)
-    axes.step(times_s, values, where="post", color=colour, linewidth=0.9, label=line.label)
+    axes.fill_between(times_s, values, step="post", color=color, alpha=0.18, linewidth=0)
+    axes.step(times_s, values, where="post", color=color, linewidth=0.9, label=line.label)
 
 
-def _draw_samples(axes: Axes, line: _Line, colour: str) -> None:
+def _draw_samples(axes: Axes, line: _Line, color: str) -> None:
     series = _with_gaps(line.series)
     marker = "." if len(series) < _FEW_SAMPLES else None
     times_s, values = [at_s for at_s, _ in series], [value for _, value in series]
-    axes.plot(times_s, values, color=colour, linewidth=1.3, marker=marker, markersize=3, label=line.label)
+    axes.plot(times_s, values, color=color, linewidth=1.3, marker=marker, markersize=3, label=line.label)
 
 
 def _with_gaps(series: LoadSeries) -> LoadSeries:

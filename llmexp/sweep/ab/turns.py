@@ -38,7 +38,7 @@ class TurnBlock:
 def blocks(rounds: int, rows: int, control: int) -> Iterator[TurnBlock]:
     """Yield the blocks in the order of measuring; the row `control`, counted from 1, has a third turn in each.
 
-    Each side goes first in every other round of a row, and for every other row of a round, so that a drift favours
+    Each side goes first in every other round of a row, and for every other row of a round, so that a drift favors
     neither. In the control's row b stands between both measurements of a, so that these are further apart than any
     block's.
     """

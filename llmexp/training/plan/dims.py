@@ -19,7 +19,7 @@ from llmexp.training.plan.schedules import SCHEDULES, Passes, Pipeline
 class ParallelDims(Record):
     """Valid degrees of parallelism; world_size = dp x tp x pp x cp.
 
-    The ranks that share out experts (ep) are neighbours among those of dp x cp.
+    The ranks that share out experts (ep) are neighbors among those of dp x cp.
     """
 
     dp: int

@@ -16,7 +16,7 @@ from llmexp.training.config import PrecisionConfig
 from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.trained import Trained
 
-# NF4 with double quantisation (arXiv 2305.14314, section 3) has 4 bits a parameter, an 8-bit scale for each 64
+# NF4 with double quantization (arXiv 2305.14314, section 3) has 4 bits a parameter, an 8-bit scale for each 64
 # parameters and a 32-bit scale for each 256 of these scales.
 NF4_BYTES_PER_PARAMETER = 4 / 8
 NF4_SCALE_BYTES_PER_PARAMETER = (8 / 64 + 32 / (64 * 256)) / 8

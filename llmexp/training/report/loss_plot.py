@@ -7,7 +7,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llmexp.report.picture import COLOURS, INK, new_figure, plain, save
+from llmexp.report.picture import COLORS, INK, new_figure, plain, save
 from llmexp.training.convergence import SMOOTHED_SHARE
 from llmexp.training.report.converged import DIVERGED, Converged
 
@@ -32,8 +32,8 @@ def draw_losses(found: Sequence[Converged], title: str, path: Path) -> None:
         axes.set_xlabel(label, fontsize=9)
     for number, one in enumerate(found):
         style = {
-            "color": COLOURS[number % len(COLOURS)],
-            "linestyle": STYLES[number // len(COLOURS) % len(STYLES)],
+            "color": COLORS[number % len(COLORS)],
+            "linestyle": STYLES[number // len(COLORS) % len(STYLES)],
             "linewidth": 1.4,
         }
         panels[0].plot(one.curve.tokens, one.curve.smoothed, label=_label(one), **style)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llmexp.report.picture import COLOURS, INK, new_figure, plain, save
+from llmexp.report.picture import COLORS, INK, new_figure, plain, save
 from llmexp.report.references.beside import WEAK_SCALING_PERCENT
 from llmexp.training.report.programs import engine_names
 from llmexp.training.report.scaling_series import KINDS, ScalingSeries, rate_of
@@ -39,10 +39,10 @@ def draw_scaling(section: TrainingSection, path: Path) -> None:
         _prepare(axes, ranks, label)
     engines = engine_names([row for series in found for row in series.rows])
     for number, series in enumerate(found):
-        colour = COLOURS[number % len(COLOURS)]
-        _draw(speed, share, series, colour, _label(series, engines))
+        color = COLORS[number % len(COLORS)]
+        _draw(speed, share, series, color, _label(series, engines))
         for processes, percent in diamonds[number]:
-            share.plot(processes, percent, "D", color=colour, markerfacecolor="white", markersize=6)
+            share.plot(processes, percent, "D", color=color, markerfacecolor="white", markersize=6)
     share.axhline(100, color=INK, linewidth=0.7, linestyle=":")
     share.set_ylim(0, max(110.0, share.get_ylim()[1]))
     speed.set_ylim(bottom=0)
@@ -57,18 +57,18 @@ def _prepare(axes: Axes, ranks: Sequence[int], label: str) -> None:
     axes.set_xticks(ranks)
 
 
-def _draw(speed: Axes, share: Axes, series: ScalingSeries, colour: str, label: str) -> None:
+def _draw(speed: Axes, share: Axes, series: ScalingSeries, color: str, label: str) -> None:
     rows = sorted(series.rows, key=lambda row: row.processes)
     ranks, least = [row.processes for row in rows], series.least
     style: dict[str, Any] = {
-        "color": colour,
+        "color": color,
         "linestyle": STYLES[series.kind],
         "marker": MARKERS[series.kind],
         "linewidth": 1.4,
         "markersize": 4,
     }
     speed.plot(ranks, [rate_of(row) for row in rows], label=label, **style)
-    speed.plot(ranks, [rate_of(least) * n / least.processes for n in ranks], ":", color=colour, linewidth=0.8)
+    speed.plot(ranks, [rate_of(least) * n / least.processes for n in ranks], ":", color=color, linewidth=0.8)
     share.plot(ranks, [100 * series.efficiency_of(row).value for row in rows], **style)
 
 

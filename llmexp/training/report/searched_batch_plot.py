@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from llmexp.record.result import ResultPoint
-from llmexp.report.picture import COLOURS, new_figure, plain, save
+from llmexp.report.picture import COLORS, new_figure, plain, save
 from llmexp.training.largest_batch import BATCH
 from llmexp.training.report.row import TrainingRow
 from llmexp.training.report.searched_batch import MEMORY, fitted, memory_of, over_batches, search_note, trials_of
@@ -37,12 +37,12 @@ def _panel(axes: Axes, trials: Sequence[ResultPoint], metric: str, divisor: floa
     fits = sorted(over_batches(trials, metric).items())
     known = [(batch, value / divisor) for batch, some in fits for value in some]
     means = [fmean(some) / divisor for _, some in fits]
-    axes.plot([x for x, _ in fits], means, color=COLOURS[0], linewidth=1.0)
-    axes.plot([x for x, _ in known], [y for _, y in known], "o", color=COLOURS[0], label="fitted")
+    axes.plot([x for x, _ in fits], means, color=COLORS[0], linewidth=1.0)
+    axes.plot([x for x, _ in known], [y for _, y in known], "o", color=COLORS[0], label="fitted")
     failed = sorted({trial.params[BATCH] for trial in trials if not fitted(trial)})
     for number, batch in enumerate(failed):
         label_once = "out of memory" if number == 0 else None
-        axes.axvline(batch, color=COLOURS[4], linewidth=1, linestyle=":", label=label_once)
+        axes.axvline(batch, color=COLORS[4], linewidth=1, linestyle=":", label=label_once)
     axes.set_xscale("log", base=2)
     ticks = sorted({x for x, _ in known} | set(failed))
     axes.set_xticks(ticks, [str(tick) for tick in ticks])

@@ -51,14 +51,14 @@ def make(
 ) -> Callable[..., TrainingPlan]:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
-    def plan(behaviour: str = "well", **measure: object) -> TrainingPlan:
+    def plan(behavior: str = "well", **measure: object) -> TrainingPlan:
         planned = make_plan(**measure)
         config = planned.config
         changes = {
             "hardware": config.hardware.model_copy(update={"nodes": 2, "devices_per_node": 1}),
             "node": config.node.model_copy(update={"rank": 0, "address": "127.0.0.1", "port": port}),
         }
-        argv = [sys.executable, str(HERE / "node_agent.py"), "{folder}", "{node}", "{address}:{port}", behaviour]
+        argv = [sys.executable, str(HERE / "node_agent.py"), "{folder}", "{node}", "{address}:{port}", behavior]
         return planned.model_copy(update={"config": config.model_copy(update=changes), "command": Command(argv=argv)})
 
     return plan

@@ -1,4 +1,4 @@
-"""Stands in for a launcher and its ranks: agent.py <repeat's folder> <behaviour>, without torch."""
+"""Stands in for a launcher and its ranks: agent.py <repeat's folder> <behavior>, without torch."""
 
 import faulthandler
 import json

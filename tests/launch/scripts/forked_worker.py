@@ -1,6 +1,6 @@
 """A worker as launchers/ has them, for a fork server.
 
-Rank 0 waits in a barrier for rank 1, which does what BEHAVIOUR says.
+Rank 0 waits in a barrier for rank 1, which does what BEHAVIOR says.
 """
 
 import os
@@ -24,7 +24,7 @@ def build(plan, device):
 
 
 def run_rank(join, build):
-    if (os.environ["BEHAVIOUR"], os.environ["RANK"]) == ("broken", "1"):
+    if (os.environ["BEHAVIOR"], os.environ["RANK"]) == ("broken", "1"):
         raise RuntimeError("broken before it is a rank")
     train(work)
 
@@ -35,7 +35,7 @@ def work(plan, rank):
     print(f"imported by {IMPORTED_BY}, {os.environ['OMP_NUM_THREADS']} threads", flush=True)
     rank.samples_path.touch()
     if rank.index == 1:
-        BEHAVIOURS[os.environ["BEHAVIOUR"]]()
+        BEHAVIORS[os.environ["BEHAVIOR"]]()
     dist.barrier()
 
 
@@ -57,4 +57,4 @@ def hang():
     time.sleep(1000)
 
 
-BEHAVIOURS = {"killed": killed, "out_of_memory": out_of_memory, "abort": abort, "hang": hang}
+BEHAVIORS = {"killed": killed, "out_of_memory": out_of_memory, "abort": abort, "hang": hang}

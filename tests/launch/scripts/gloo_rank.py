@@ -1,4 +1,4 @@
-"""A rank under the real launchers: gloo_rank.py <repeat's folder> <behaviour>.
+"""A rank under the real launchers: gloo_rank.py <repeat's folder> <behavior>.
 
 Rank 1 goes while rank 0 waits for it in a barrier.
 """
@@ -18,12 +18,12 @@ from llmexp.record.process import die_with_parent
 die_with_parent()
 serve_store()
 dist.init_process_group("gloo", timeout=timedelta(seconds=300))
-rank, folder, behaviour = dist.get_rank(), Path(sys.argv[1]), sys.argv[2]
+rank, folder, behavior = dist.get_rank(), Path(sys.argv[1]), sys.argv[2]
 dist.barrier()
 (folder / f"samples.{rank}.jsonl").touch()
-if rank == 1 and behaviour == "killed":
+if rank == 1 and behavior == "killed":
     os.kill(os.getpid(), signal.SIGKILL)
-if rank == 1 and behaviour == "out_of_memory":
+if rank == 1 and behavior == "out_of_memory":
     (folder / "failure.1.json").write_text(
         '{"rank": 1, "kind": "oom", "message": "MemoryError: no more", "allocator": {"allocated_bytes": 7}}'
     )

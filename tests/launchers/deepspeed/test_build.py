@@ -39,8 +39,8 @@ def tally(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def builder(tally: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[str, ...]]:
-    def behave(behaviour: str) -> tuple[str, ...]:
-        command = (str(SCRIPT), str(tally), behaviour)
+    def behave(behavior: str) -> tuple[str, ...]:
+        command = (str(SCRIPT), str(tally), behavior)
         monkeypatch.setattr(ops, "BUILDER", command)
         return command
 

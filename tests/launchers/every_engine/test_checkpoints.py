@@ -85,7 +85,7 @@ def trained(checkpoint: Path, observe: Callable[..., Measurement], asked: set[st
 
 
 def published(checkpoint: Path, method: str) -> Any:
-    """As transformers loads it; with QL its layers' matrices are quantised then."""
+    """As transformers loads it; with QL its layers' matrices are quantized then."""
     model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32)
     for name, module in list(model.model.named_modules()) if "QL" in method else ():
         if isinstance(module, torch.nn.Linear):

@@ -256,7 +256,7 @@ def on_host(observed: Measurement, method: str) -> set[str]:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("method", ["Q", slow("R+Q")])
-def test_q_trains_only_what_is_not_quantised(fp32: Runs, engine: str, method: str) -> None:
+def test_q_trains_only_what_is_not_quantized(fp32: Runs, engine: str, method: str) -> None:
     observed = fp32(engine)[method][0]
     assert all("norm" in name or "embed" in name or "lm_head" in name for name in observed["trained_names"])
     assert any(name.endswith("input_layernorm.weight") for name in observed["trained_names"])

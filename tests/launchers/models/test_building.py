@@ -91,17 +91,17 @@ def test_tied_embeddings_stay_one_tensor() -> None:
     assert model.lm_head.weight is model.model.embed_tokens.weight
 
 
-def test_quantised_weights_are_near_the_seeded_ones() -> None:
-    plain, quantised = build(), build(quantization="nf4")
+def test_quantized_weights_are_near_the_seeded_ones() -> None:
+    plain, quantized = build(), build(quantization="nf4")
     inputs = torch.randn(4, 128)
-    expected, got = plain.model.layers[0].mlp.up_proj(inputs), quantised.model.layers[0].mlp.up_proj(inputs)
+    expected, got = plain.model.layers[0].mlp.up_proj(inputs), quantized.model.layers[0].mlp.up_proj(inputs)
     assert not torch.equal(expected, got)
     assert (expected - got).norm() < 0.15 * expected.norm()
-    assert isinstance(quantised.lm_head, nn.Linear)
-    assert quantised.lm_head.weight.requires_grad
+    assert isinstance(quantized.lm_head, nn.Linear)
+    assert quantized.lm_head.weight.requires_grad
 
 
-def test_a_layer_is_let_go_when_it_is_quantised(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_layer_is_let_go_when_it_is_quantized(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the whole model in bf16 lies beside the 4-bit one until the last layer is done."""
     replaced: list[weakref.ref[nn.Module]] = []
     most_alive = 0

@@ -95,7 +95,7 @@ def greedy(folder: Path, prompt: list[int], count: int, quantization: str | None
 
 
 @pytest.mark.parametrize("quantization", [pytest.param("bnb-4bit", marks=pytest.mark.sweep), "bnb-8bit"])
-def test_quantised_weights_are_those_of_bitsandbytes(tmp_path: Path, quantization: str) -> None:
+def test_quantized_weights_are_those_of_bitsandbytes(tmp_path: Path, quantization: str) -> None:
     pytest.importorskip("bitsandbytes")
     with started(tmp_path, quantization=quantization) as found:
         answers = [found.tokens(prompt, 24) for prompt in PROMPTS]

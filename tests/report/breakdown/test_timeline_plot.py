@@ -33,7 +33,7 @@ BARS = {
 }
 
 
-def test_rows_stand_in_order_and_all_colours_are_explained(made, tmp_path) -> None:
+def test_rows_stand_in_order_and_all_colors_are_explained(made, tmp_path) -> None:
     timeline_plot.draw_timeline(Timeline("rank0.json.gz", "step 2 of 2", 100.0, BARS), "tiny R", tmp_path / "a.png")
     (figure,) = made
     (axes,) = figure.axes
@@ -46,7 +46,7 @@ def test_rows_stand_in_order_and_all_colours_are_explained(made, tmp_path) -> No
     assert imread(tmp_path / "a.png").shape[1] == 1440
 
 
-def test_a_foreign_trace_has_its_name_once_and_kinds_of_work_in_colours_of_their_own(made, tmp_path) -> None:
+def test_a_foreign_trace_has_its_name_once_and_kinds_of_work_in_colors_of_their_own(made, tmp_path) -> None:
     bars = {(COMPUTATION, kind): [(float(at), 1.0)] for at, kind in enumerate(("GEMM", "softmax", "elementwise"))}
     timeline_plot.draw_timeline(Timeline("b.json", "", 3.0, bars), "b.json", tmp_path / "b.svg")
     (figure,) = made

@@ -1,6 +1,6 @@
 """An engine for tests, as another package's.
 
-Its rank is a script without torch that behaves as engine.options.behaviour says.
+Its rank is a script without torch that behaves as engine.options.behavior says.
 """
 
 import sys
@@ -18,7 +18,7 @@ class ScriptedEngine(TrainingEngine):
         return None
 
     def native_config(self, config, techniques, dims):
-        return {"behaviour": "well"}
+        return {"behavior": "well"}
 
     def command(self, config, dims):
         return Command(
@@ -27,7 +27,7 @@ class ScriptedEngine(TrainingEngine):
                 "-m",
                 "llmexp_scripted.rank",
                 "{folder}",
-                config.engine.options["behaviour"],
+                config.engine.options["behavior"],
                 "{node}",
             ]
         )

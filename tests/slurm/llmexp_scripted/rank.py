@@ -1,4 +1,4 @@
-"""Stands in for the one rank of a run on a node: rank <repeat's folder> <behaviour> <node>."""
+"""Stands in for the one rank of a run on a node: rank <repeat's folder> <behavior> <node>."""
 
 import json
 import os

@@ -20,7 +20,7 @@ def test_each_side_goes_first_in_every_other_round_of_a_row_and_for_every_other_
     }
 
 
-def test_a_linear_drift_favours_neither_side_over_an_even_number_of_rounds() -> None:
+def test_a_linear_drift_favors_neither_side_over_an_even_number_of_rounds() -> None:
     found = {"a": 0, "b": 0, "c": 0}
     for place, turn in enumerate(turn for block in blocks(4, 3, control=2) if block.row == 2 for turn in block.turns):
         found[turn.measures[0]] += place

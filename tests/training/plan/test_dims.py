@@ -141,7 +141,7 @@ def test_more_ranks_than_devices_are_a_skip_so_that_the_rest_of_a_sweep_is_measu
     assert plan("parallelism.dp=9", "hardware=cpu").skip is None, "processes share cores"
 
 
-def test_replicas_are_blocks_of_neighbouring_ranks_in_every_pipeline_stage(plan):
+def test_replicas_are_blocks_of_neighboring_ranks_in_every_pipeline_stage(plan):
     dims = plan("parallelism.dp=2", "parallelism.tp=2", "parallelism.pp=2").dims
     assert [dims.replica_of(rank) for rank in range(8)] == [0, 0, 1, 1, 0, 0, 1, 1]
     assert [plan("parallelism.dp=8").dims.replica_of(rank) for rank in range(8)] == list(range(8))

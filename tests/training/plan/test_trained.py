@@ -31,7 +31,7 @@ def test_the_frozen_model_is_counted_once_in_the_bits_that_hold_it():
     assert trained("P", virtual_tokens=10).trainable == 10 * 4096
 
 
-def test_without_an_adapter_all_that_is_not_quantised_trains():
+def test_without_an_adapter_all_that_is_not_quantized_trains():
     assert trained("Naive") == Trained(LLAMA_7B.parameters)
     assert trained("Q") == Trained(
         LLAMA_7B.parameters - LLAMA_7B.linear_parameters, four_bit=LLAMA_7B.linear_parameters, matrices_train=False

@@ -184,7 +184,7 @@ def test_a_doubtful_figure_of_the_paper_has_a_note(make_run):
     assert build_report([folder]).sections[0].notes[0].startswith("paper, table IV: doubt: ")
 
 
-def test_q_is_labelled(make_run):
+def test_q_is_labeled(make_run):
     folders = make_run("Q"), make_run("Naive")
     assert shown(*folders)["method"] == ["Q†", "Naive"]
     assert "† not full pre-training" in said(*folders)

@@ -1,4 +1,4 @@
-"""Stands in for the compiler: op_builder.py <tally> <behaviour> <op>.
+"""Stands in for the compiler: op_builder.py <tally> <behavior> <op>.
 
 It adds to the tally and builds, waits for release, fails or never ends.
 """
@@ -8,15 +8,15 @@ import sys
 import time
 from pathlib import Path
 
-tally, behaviour, op = sys.argv[1:]
+tally, behavior, op = sys.argv[1:]
 scratch = Path(os.environ["TORCH_EXTENSIONS_DIR"])
 with Path(tally).open("a") as file:
     file.write(f"{op} beside {sorted(path.name for path in scratch.iterdir() if path.is_dir())}\n")
-if behaviour == "never":
+if behavior == "never":
     time.sleep(600)
-while behaviour == "when released" and not Path(tally).with_name("released").exists():
+while behavior == "when released" and not Path(tally).with_name("released").exists():
     time.sleep(0.02)
-if behaviour == "fail":
+if behavior == "fail":
     sys.exit("error: no such header")
 (scratch / op).mkdir()
 (scratch / op / f"{op}.so").write_text("machine code")

@@ -18,7 +18,7 @@ from llmexp.launchers.models.weights import seeded
 from llmexp.launchers.serving.engines import command, lightllm, llama_cpp, sglang, tgi, transformers, vllm
 from llmexp.launchers.serving.server.holdings import FOLDER, held, tensor_bytes
 from llmexp.serving.engine import ServingEngine, ServingSpec
-from llmexp.serving.plan.quantised import quantised_weights
+from llmexp.serving.plan.quantized import quantized_weights
 from llmexp.serving.plan.server_holdings import Told
 
 DENSE, MIXTURE = small_models(vocab_size=300, hidden_size=64, intermediate_size=160, num_layers=2, max_positions=2048)
@@ -107,7 +107,7 @@ def test_of_a_server_that_runs_already_only_what_its_page_tells_is_known(folder:
     assert held(command.ENGINE.holdings(CPU), {"page": SGLANG_PAGE}, folder).kv_cache_tokens == 298447
 
 
-def test_a_draft_model_and_quantised_weights_leave_the_sum_unknown(folder: Path) -> None:
+def test_a_draft_model_and_quantized_weights_leave_the_sum_unknown(folder: Path) -> None:
     draft = {"speculative": {"method": "draft_model", "model": "/a/draft"}}
     assert held(vllm.ENGINE.holdings(replace(GPU, knobs=draft)), {"page": PAGE}, folder).sources == {
         "kv_cache_from": "vllm:cache_config_info on its page"
@@ -143,7 +143,7 @@ def test_the_blocks_that_are_set_are_those_of_transformers_cache() -> None:
 
 
 @pytest.mark.parametrize("kind", ["bnb-4bit", "bnb-8bit"])
-def test_quantised_weights_are_counted_as_bitsandbytes_stores_them(kind: str, tmp_path: Path) -> None:
+def test_quantized_weights_are_counted_as_bitsandbytes_stores_them(kind: str, tmp_path: Path) -> None:
     from transformers import AutoModelForCausalLM
 
     model = build(configuration(DENSE), torch.float32, "sdpa", weights=seeded(0), device=torch.device("cpu"))
@@ -153,11 +153,11 @@ def test_quantised_weights_are_counted_as_bitsandbytes_stores_them(kind: str, tm
         "bnb-8bit": BitsAndBytesConfig(load_in_8bit=True),
     }
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path, quantization_config=as_served[kind], dtype=torch.float32)
-    counted = quantised_weights(DENSE, kind, 4)
+    counted = quantized_weights(DENSE, kind, 4)
     assert counted
     assert counted.number == sum(one.nbytes for one in loaded.parameters()) + sum(map(_scale_bytes, loaded.modules()))
-    assert quantised_weights(MIXTURE, kind, 4) is None
-    assert quantised_weights(DENSE, "None", 4) is None
+    assert quantized_weights(MIXTURE, kind, 4) is None
+    assert quantized_weights(DENSE, "None", 4) is None
 
 
 def _scale_bytes(module: nn.Module) -> int:

@@ -8,7 +8,7 @@ import pytest
 
 from llmexp.launchers.serving.server.server_log import LAST_LINES, ServerLog, is_no_memory
 
-# How vLLM's log ends where its engine fails: the cause stands first, and each line has colours.
+# How vLLM's log ends where its engine fails: the cause stands first, and each line has colors.
 ENGINE_FAILED = """\
 \x1b[0;36m(EngineCore pid=7)\x1b[0;0m ERROR 09-04 12:00:00 [core.py:700] ValueError: unknown kernel
 Traceback (most recent call last):

@@ -19,7 +19,7 @@ from llmexp.launchers.serving.weights.int4_writer import awq, gptq
 from llmexp.launchers.serving.weights.model_folder import FolderRequest
 from llmexp.launchers.serving.weights.model_writer import add_older_words, write
 from llmexp.schema import DenseModel
-from llmexp.serving.plan.quantised import INT4, Int4, group_size
+from llmexp.serving.plan.quantized import INT4, Int4, group_size
 
 MODEL = DenseModel(
     name="small",
@@ -97,11 +97,11 @@ def test_each_matrix_is_rounded_to_the_nearest_and_the_rest_is_as_it_was(folder:
     wanted, found = seeds.state_dict(), matrices(folder)
     names = {name.rpartition(".")[0] for name in wanted}
     assert found.keys() == names
-    quantised = {name for name in names if "qweight" in found[name]}
-    assert quantised == {name for name in names if name.endswith("_proj")}
+    quantized = {name for name in names if "qweight" in found[name]}
+    assert quantized == {name for name in names if name.endswith("_proj")}
     for name in names:
         weight = wanted[f"{name}.weight"]
-        if name not in quantised:
+        if name not in quantized:
             assert torch.equal(found[name]["weight"], weight)
             continue
         step = found[name]["scales"].float().repeat_interleave(GROUP, 0).T

@@ -78,7 +78,7 @@ def test_the_papers_batches_that_were_not_the_largest_are_doubtful(searched) -> 
     small = {"hardware__name": "rtx4090", "hardware__memory_bytes": 25769803776}
     (view,) = views(searched("F+Z3", found=2, speed=300, **small))
     assert line(view, "F+Z3")["paper tokens/s"].startswith("154.2 ? (")
-    assert "the batch does not look maximised" in said(view)
+    assert "the batch does not look maximized" in said(view)
 
 
 def test_a_limit_of_memory_is_said_beside_what_was_measured_against_it(searched) -> None:

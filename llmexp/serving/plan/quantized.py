@@ -1,6 +1,6 @@
-"""Quantised weights of a dense model: the bytes that bitsandbytes makes, and the groups of 4-bit formats.
+"""Quantized weights of a dense model: the bytes that bitsandbytes makes, and the groups of 4-bit formats.
 
-The matrices of its layers are quantised; the head and the rest stay.
+The matrices of its layers are quantized; the head and the rest stay.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _int8(inputs: int, outputs: int) -> int:
 _KINDS: Mapping[str, Callable[[int, int], int]] = {"bnb-4bit": _nf4, "bnb-8bit": _int8}
 
 
-def quantised_weights(model: DenseModel | MixtralModel, kind: str, rest_bytes: int) -> ComputedBytes | None:
+def quantized_weights(model: DenseModel | MixtralModel, kind: str, rest_bytes: int) -> ComputedBytes | None:
     """Return the bytes of a model whose other parameters have so many bytes each.
 
     None for another kind, and for experts, which bitsandbytes leaves as they are.

@@ -25,7 +25,7 @@ def in_order(samples: Sequence[RequestSample]) -> list[RequestSample]:
     return sorted(samples, key=lambda sample: (sample.scheduled_s, sample.index))
 
 
-def judgement(repeats: Repeats, objective: Objective | None) -> dict[str, PointVerdict]:
+def judgment(repeats: Repeats, objective: Objective | None) -> dict[str, PointVerdict]:
     """Judge an open load of a constant rate, by the question: of single requests, or of conversations."""
     in_turns = any(sample.turn for samples in repeats for sample in samples)
     loads = [(Load.of_conversations if in_turns else Load.of)(samples) for samples in repeats]
@@ -43,7 +43,7 @@ def judgement(repeats: Repeats, objective: Objective | None) -> dict[str, PointV
 def why_never_known(judged: Mapping[str, PointVerdict]) -> str:
     """Say why no number of requests would tell whether a load holds; an empty string where some would, or it is known.
 
-    The verdicts are those of `judgement`.
+    The verdicts are those of `judgment`.
     """
     if holds(verdict.answer for verdict in judged.values()) is not None:
         return ""
