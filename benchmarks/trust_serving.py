@@ -14,9 +14,9 @@ from benchmarks.queues import ARRIVALS, BOUNDLESS, HEAVY_TAILED, SERVERS, Server
 from benchmarks.rates import rate
 from llmexp.analysis.attainment import SHARE, attainment, fewest_requests
 from llmexp.analysis.backlog import Load
-from llmexp.analysis.knee import holds
 from llmexp.analysis.rate_search import Found, RateSearch
 from llmexp.analysis.saturation import saturation
+from llmexp.analysis.saturation_point import holds
 
 # Limits in percent.
 WRONG, WRONG_OF_SEARCHES = 2.0, 5.0

@@ -11,7 +11,7 @@ from planning import make_plan
 from llmexp.record.folder import RunFolder
 from llmexp.record.requests import RequestSample
 from llmexp.record.result import RunResult, RunStatus
-from llmexp.record.serving import ClientFloor, Held, ServingSummary
+from llmexp.record.serving import ClientOverhead, ReportedBytes, ServingSummary
 from llmexp.report.row import Row
 from llmexp.serving.plan.probes import probes_path
 from llmexp.serving.plan.serving_plan import LoadPoint, ServingPlan
@@ -47,17 +47,17 @@ def answer(index: int, due_s: float = 0.0, takes_s: float = 2.0, tokens: int = 4
 
 def repeat(
     *samples: RequestSample,
-    floors: list[ClientFloor] | None = None,
+    floors: list[ClientOverhead] | None = None,
     probes: Sequence[LoadPoint] = (),
-    held: Held | None = None,
+    held: ReportedBytes | None = None,
     no_floors: str = "",
 ) -> ServingRepeat:
-    known = {"window_wall_s": 1.0, "peak_rss_bytes": 1, "server_start_s": 3.0, "held": held or Held()}
+    known = {"window_wall_s": 1.0, "peak_rss_bytes": 1, "server_start_s": 3.0, "held": held or ReportedBytes()}
     summary = ServingSummary(rank=0, **known, floors=floors or [], no_floors=no_floors)
     return ServingRepeat((summary,), (), tuple((sample,) for sample in samples), probes=tuple(probes))
 
 
-def floor(point: int = 0, **changed: float) -> ClientFloor:
+def floor(point: int = 0, **changed: float) -> ClientOverhead:
     known = {
         "requests": 10,
         "requests_per_s": 1000.0,
@@ -65,7 +65,7 @@ def floor(point: int = 0, **changed: float) -> ClientFloor:
         "ttft_p99_s": 0.002,
         "end_to_end_p50_s": 0.002,
     }
-    return ClientFloor(**{"point": point, **known, **changed})
+    return ClientOverhead(**{"point": point, **known, **changed})
 
 
 def served_row(
@@ -73,7 +73,7 @@ def served_row(
     plan: ServingPlan,
     *samples: RequestSample,
     probes: Sequence[LoadPoint] = (),
-    floors: list[ClientFloor] | None = None,
+    floors: list[ClientOverhead] | None = None,
 ) -> Row:
     """A successful run in a folder, with its samples and probes there."""
     run = RunFolder(folder)

@@ -56,7 +56,7 @@ ONLY_IN = {
     "datasets": ("launchers",),
     "huggingface_hub": ("launchers",),
     "safetensors": ("launchers",),
-    "gguf": ("launchers.serving.weights.gguf_writer", "launchers.serving.server.holdings"),
+    "gguf": ("launchers.serving.weights.gguf_writer", "launchers.serving.server.reported_memory"),
     "megatron": ("launchers.megatron",),
     "mlflow": ("record.mlflow",),
     "jinja2": ("report.page",),

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from llmexp.analysis.knee import RateAnswer, holds, knee
 from llmexp.analysis.load_judgment import in_order, judgment, why_never_known, why_no_figures
 from llmexp.analysis.rate_search import Found, RateSearch
 from llmexp.analysis.request_latency import Objective
+from llmexp.analysis.saturation_point import RateAnswer, holds, knee
 from llmexp.record.requests import RequestSample
 from llmexp.serving.plan.load_points import probe_of
 from llmexp.serving.plan.probes import probes_path

@@ -12,13 +12,13 @@ from llmexp.errors import ServerError
 from llmexp.launch.server_address import API_KEY, api_key
 from llmexp.launchers.rank.frame import Rank, main
 from llmexp.launchers.serving.client.address import Address
-from llmexp.launchers.serving.floor import client_floors
+from llmexp.launchers.serving.client_overhead import client_overheads
 from llmexp.launchers.serving.load import run
 from llmexp.launchers.serving.profiling import profile
 from llmexp.launchers.serving.prompting.source import PromptSource, prompt_source
 from llmexp.launchers.serving.search import search
-from llmexp.launchers.serving.server.holdings import held
 from llmexp.launchers.serving.server.process import Patience, Server
+from llmexp.launchers.serving.server.reported_memory import held
 from llmexp.launchers.serving.server.running_server import AnyServer, RunningServer
 from llmexp.launchers.serving.session import Session, TerminatedError
 from llmexp.launchers.serving.watch.metrics_page import MetricsPage, PageError
@@ -30,7 +30,7 @@ from llmexp.machine.processes import peak_rss_bytes
 from llmexp.machine.processor import usable_cores
 from llmexp.record.requests import RequestSample
 from llmexp.record.samples import RankSummary
-from llmexp.record.serving import ClientFloor, Held, ServingSummary
+from llmexp.record.serving import ClientOverhead, ReportedBytes, ServingSummary
 from llmexp.serving.plan.served_model import CheckpointModel, served_model
 from llmexp.serving.plan.serving_plan import LoadPoint, ServingPlan
 
@@ -76,10 +76,10 @@ def _on_a_server(plan: ServingPlan, rank: Rank) -> RankSummary:
     )
 
 
-def _floors(plan: ServingPlan, probes: list[LoadPoint], source: PromptSource) -> tuple[list[ClientFloor], str]:
+def _floors(plan: ServingPlan, probes: list[LoadPoint], source: PromptSource) -> tuple[list[ClientOverhead], str]:
     """Return the client's own share, or why it is not known: what was measured stands without it."""
     try:
-        return client_floors(plan, probes, source), ""
+        return client_overheads(plan, probes, source), ""
     except ServerError as error:
         print(f"the client's own share is not known: {error}", flush=True)
         return [], str(error)
@@ -142,7 +142,7 @@ def _measure(
     return probes
 
 
-def _held(server: AnyServer) -> Held:
+def _held(server: AnyServer) -> ReportedBytes:
     """Return what the server holds, after its loads: one may make its KV cache only for the first request."""
     plan, texts = server.plan, {"log": server.first_words()}
     if plan.metrics and any(told.where == "page" for told in plan.holdings.every_told):

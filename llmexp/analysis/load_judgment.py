@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 
 from llmexp.analysis.attainment import attainment, fewest_requests
 from llmexp.analysis.backlog import Load
-from llmexp.analysis.knee import holds
 from llmexp.analysis.request_latency import Objective
 from llmexp.analysis.saturation import saturation
+from llmexp.analysis.saturation_point import holds
 from llmexp.record.requests import RequestSample
 from llmexp.record.result import PointVerdict
 

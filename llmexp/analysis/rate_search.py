@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 
-from llmexp.analysis.knee import Knee, RateAnswer, knee
+from llmexp.analysis.saturation_point import RateAnswer, SaturationPoint, knee
 
 # A rate with an unknown answer is tried once more, and one that contradicts another twice more.
 TRIES, TRIES_OF_CONTRARY = 2, 3
@@ -24,7 +24,7 @@ DIGITS = 3
 class Found:
     """The end of a search: the interval, and why it ended."""
 
-    knee: Knee
+    knee: SaturationPoint
     reason: str
 
     def __str__(self) -> str:
@@ -68,7 +68,7 @@ class RateSearch:
             return "1 probe, the only one allowed, was made"
         return f"{self.most_probes} probes, as many as are allowed, were made"
 
-    def _between(self, found: Knee, rates: Sequence[float]) -> float | Found:
+    def _between(self, found: SaturationPoint, rates: Sequence[float]) -> float | Found:
         """Return a rate between the interval's ends and what is unknown in between, where there is room."""
         for low, high in (rates[:2], rates[-2:]):
             if high > low * (1 + self.tolerance):
@@ -78,7 +78,7 @@ class RateSearch:
         return Found(found, f"its ends are within {self.tolerance:.0%} of each other")
 
 
-def _doubtful(answers: Sequence[RateAnswer], found: Knee) -> float | None:
+def _doubtful(answers: Sequence[RateAnswer], found: SaturationPoint) -> float | None:
     """Return a rate that should be tried again; None where there is none."""
     tried = [rate for rate, _ in answers]
     for rate in found.unknown_per_s:

@@ -11,7 +11,7 @@ from llmexp.record.memory import Fit
 from llmexp.record.plan import RunPlan
 from llmexp.record.skip import Skip, SkipCode
 from llmexp.registry import get_task
-from llmexp.report.stated_training import EPOCHS, StatedTraining, TakenTraining
+from llmexp.report.training_budget import EPOCHS, TrainingBudget, TrainingCost
 from llmexp.sweep.cost import Cost
 
 
@@ -40,16 +40,16 @@ def short_reason(skip: Skip | None) -> str:
     return f"{skip.reason.partition(': ')[0]}; force=true starts it"
 
 
-def stated_cost(cost: Cost, stated: StatedTraining) -> TakenTraining | None:
+def stated_cost(cost: Cost, stated: TrainingBudget) -> TrainingCost | None:
     """Return what a stated training takes at the expected speed of each device; None where that is not known."""
     plan, speed = cost.plan, cost.speed
     if stated.kind == EPOCHS or speed is None:
         return None
     price = plan.config.hardware.price_per_device_hour_usd
-    return TakenTraining(stated.amount / (speed.per_device * plan.devices), plan.devices, price)
+    return TrainingCost(stated.amount / (speed.per_device * plan.devices), plan.devices, price)
 
 
-def check_stated(plans: Sequence[RunPlan], stated: StatedTraining) -> None:
+def check_stated(plans: Sequence[RunPlan], stated: TrainingBudget) -> None:
     """Raise ConfigError where a plan cannot say what the training takes, whatever its speed."""
     asked = f"--for {stated.kind}={stated.said}"
     if stated.kind == EPOCHS:
@@ -61,7 +61,7 @@ def check_stated(plans: Sequence[RunPlan], stated: StatedTraining) -> None:
         raise ConfigError(f"{asked}: is of runs that train, and task={plans[0].config.task.name} does not")
 
 
-def stated_words(cost: Cost, stated: StatedTraining | None) -> str:
+def stated_words(cost: Cost, stated: TrainingBudget | None) -> str:
     """Say what a stated training takes; empty where none is asked for."""
     if stated is None:
         return ""

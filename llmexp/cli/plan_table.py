@@ -8,7 +8,7 @@ from llmexp.cli.plan_answer import fit_of_plan, is_moot, short_reason, stated_co
 from llmexp.launch.preflight import certain_skip
 from llmexp.record.digits import GIB, rounded
 from llmexp.record.duration import duration
-from llmexp.report.stated_training import StatedTraining
+from llmexp.report.training_budget import TrainingBudget
 from llmexp.sweep.cost import Cost, Speed
 
 # Lines stay below this many characters; only reasons, which have lines of their own, may be longer.
@@ -16,7 +16,7 @@ WIDTH = 100
 GAP = "  "
 
 
-def plan_table(costs: Sequence[Cost], stated: StatedTraining | None = None) -> str:
+def plan_table(costs: Sequence[Cost], stated: TrainingBudget | None = None) -> str:
     """Return the table, its notes, and what the numbers are taken from, without the last newline.
 
     A stated training adds its time and its money.
@@ -33,7 +33,7 @@ def plan_table(costs: Sequence[Cost], stated: StatedTraining | None = None) -> s
 _STAYING = ("#", "fits")
 
 
-def _cells(cost: Cost, notes: list[str], stated: StatedTraining | None) -> list[str]:
+def _cells(cost: Cost, notes: list[str], stated: TrainingBudget | None) -> list[str]:
     plan, fit, skip = cost.plan, fit_of_plan(cost.plan), certain_skip(cost.plan)
     own = own_speed(cost)
     taken = stated_cost(cost, stated) if stated and own else None

@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field
 from llmexp.record.samples import RankSummary, Record
 
 
-class ClientFloor(Record):
+class ClientOverhead(Record):
     """What the client measures at a load point against a server that answers at once: its own share of every figure."""
 
     point: int = Field(description="the number of the load point")
@@ -18,7 +18,7 @@ class ClientFloor(Record):
     end_to_end_p50_s: float
 
 
-class Held(Record):
+class ReportedBytes(Record):
     """What a server held on all of its devices together; None where nobody tells."""
 
     weights_bytes: int | None = None
@@ -40,8 +40,8 @@ class ServingSummary(RankSummary):
     server_start_s: float | None = Field(
         None, description="from the server's start to its readiness; None for a server that ran already"
     )
-    held: Held = Held()
-    floors: list[ClientFloor] = Field(default_factory=list, description="one for each load point")
+    held: ReportedBytes = ReportedBytes()
+    floors: list[ClientOverhead] = Field(default_factory=list, description="one for each load point")
     no_floors: str = Field("", description="why the client's own share is not known")
 
     model_config = ConfigDict(extra="forbid")

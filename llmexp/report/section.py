@@ -29,7 +29,7 @@ from llmexp.report.repeat import anywhere
 from llmexp.report.row import HERE, OOM, Row
 from llmexp.report.signs import doubt_sign
 from llmexp.report.stacks import has_several_stacks
-from llmexp.report.stated_training import StatedTraining
+from llmexp.report.training_budget import TrainingBudget
 
 _IN_TITLE = {"task": "{}", "hardware": "on {}", "engine": "{}", "ranks": "{} ranks", "runtime": "{}"}
 
@@ -43,7 +43,7 @@ class ReportSection:
 
     rows: tuple[Row, ...]
     left_out: int = 0
-    stated: StatedTraining | None = None
+    stated: TrainingBudget | None = None
 
     @cached_property
     def shared(self) -> dict[str, str]:

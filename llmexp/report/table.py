@@ -13,7 +13,7 @@ from llmexp.record.folder import RunFolder
 from llmexp.registry import get_task
 from llmexp.report.row import Row, read_row
 from llmexp.report.section import ReportSection
-from llmexp.report.stated_training import StatedTraining
+from llmexp.report.training_budget import TrainingBudget
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Report:
         """Keep the largest batches of every section; see Section."""
         return replace(self, sections=tuple(section.largest_batches() for section in self.sections))
 
-    def stating(self, stated: StatedTraining) -> Report:
+    def stating(self, stated: TrainingBudget) -> Report:
         """Return the report with what a stated training takes; raises ConfigError where no run can say it."""
         sections = tuple(replace(section, stated=stated) for section in self.sections)
         if not any(section.asked_details for section in sections):

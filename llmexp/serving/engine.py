@@ -15,8 +15,8 @@ from llmexp.schema import DenseModel, Dtype, HfModel
 from llmexp.serving.config import ServingRunConfig
 from llmexp.serving.config.load import ServedAdapters
 from llmexp.serving.plan.quantized import INT4, LEAST_GROUP, Int4, group_size
+from llmexp.serving.plan.reported_memory import ComputedBytes, ReportedMemory, ReportedNumber
 from llmexp.serving.plan.served_model import ServedModel, weight_parameters
-from llmexp.serving.plan.server_holdings import ComputedBytes, Holdings, Told
 from llmexp.serving.plan.server_plan import ServerPlan, Weights
 from llmexp.tasks.engine import Engine, ServerSoftware
 
@@ -175,7 +175,7 @@ class ServingEngine(Engine[ServingRunConfig]):
     """It reads weights in the formats of GPTQ and AWQ."""
     draws_own: ClassVar[bool] = False
     """It can draw random weights itself."""
-    kv_tokens_told: ClassVar[tuple[Told, ...]] = ()
+    kv_tokens_told: ClassVar[tuple[ReportedNumber, ...]] = ()
     """Where its server says for how many tokens its KV cache has room."""
 
     installed_by: ClassVar[str]
@@ -225,12 +225,12 @@ class ServingEngine(Engine[ServingRunConfig]):
         """Say what else the engine cannot do."""
         return None
 
-    def holdings(self, served: ServingSpec) -> Holdings:
+    def holdings(self, served: ServingSpec) -> ReportedMemory:
         """Say how it is known what the server holds: by its words, else by what it was told to load."""
         told = list(self.kv_tokens_told)
         if served.is_running:
-            return Holdings(kv_tokens_told=told)
-        found = Holdings(kv_tokens_told=told, kv_bytes_per_token=served.kv_bytes_over_devices)
+            return ReportedMemory(kv_tokens_told=told)
+        found = ReportedMemory(kv_tokens_told=told, kv_bytes_per_token=served.kv_bytes_over_devices)
         if served.knobs.get("quantization") and not served.int4:
             return found
         if self.draws_own and served.own_weights:

@@ -19,7 +19,7 @@ from llmexp.record.requests import RequestSample
 from llmexp.record.result import Metric, ResultPoint
 from llmexp.record.samples import read_samples
 from llmexp.record.server_samples import ServerSample, read_server_samples, server_samples_path
-from llmexp.record.serving import ClientFloor, ServingSummary
+from llmexp.record.serving import ClientOverhead, ServingSummary
 from llmexp.serving.plan.probes import read_probes
 from llmexp.serving.plan.serving_plan import LoadPoint, ServingPlan
 from llmexp.serving.server_values import server_values
@@ -153,7 +153,7 @@ def values(samples: Sequence[RequestSample], plan: ServingPlan) -> Iterator[tupl
         yield from _turns(whole)
 
 
-def floor_of(repeat: ServingRepeat, point: LoadPoint) -> ClientFloor | None:
+def floor_of(repeat: ServingRepeat, point: LoadPoint) -> ClientOverhead | None:
     """Return what the client measured at this load point against a server that answers at once."""
     return next((floor for floor in repeat.ranks[0].floors if floor.point == point.number), None)
 
@@ -190,7 +190,7 @@ def _result(plan: ServingPlan, point: LoadPoint, repeats: Sequence[ServingRepeat
     return ResultPoint(params=point.params, metrics=_over(found), verdicts=judged)
 
 
-def _floor(floor: ClientFloor | None) -> dict[str, float]:
+def _floor(floor: ClientOverhead | None) -> dict[str, float]:
     if floor is None:
         return {}
     names = ("requests_per_s", "ttft_p50_s", "end_to_end_p50_s")

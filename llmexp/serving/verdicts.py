@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from llmexp.analysis.knee import Knee, RateAnswer, holds, knee
 from llmexp.analysis.load_judgment import LOAD, Repeats, judgment, why_never_known
 from llmexp.analysis.rate_search import Found, RateSearch
 from llmexp.analysis.request_latency import Objective
+from llmexp.analysis.saturation_point import RateAnswer, SaturationPoint, holds, knee
 from llmexp.record.result import PointVerdict, ResultPoint
 from llmexp.serving.config.load import RateSearchConfig
 from llmexp.serving.config.run import SloConfig
@@ -25,7 +25,7 @@ def verdicts(point: LoadPoint, slo: SloConfig, repeats: Repeats) -> dict[str, Po
     return judgment(repeats, Objective.of(slo) if point.follows == "rate" else None)
 
 
-def knee_of(points: Sequence[ResultPoint]) -> Knee | None:
+def knee_of(points: Sequence[ResultPoint]) -> SaturationPoint | None:
     """Return the rates between which the server stops to keep up, and within its objective where there is one.
 
     None where no load point was judged.

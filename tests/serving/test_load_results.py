@@ -10,7 +10,7 @@ from served_requests import answer, floor, repeat, serving_plan
 from llmexp.errors import RecordError
 from llmexp.record.requests import ENDED_AT_WORK, RequestSample
 from llmexp.record.result import ResultPoint
-from llmexp.record.serving import Held
+from llmexp.record.serving import ReportedBytes
 from llmexp.serving.metrics import METRICS
 from llmexp.serving.points import results, results_until_now
 from llmexp.serving.task import SERVE
@@ -158,7 +158,7 @@ def test_the_metrics_of_a_run_are_the_best_of_its_loads() -> None:
 
 def test_what_a_server_holds_is_a_metric_and_what_nobody_tells_is_none() -> None:
     answers = [answer(index, 1.0, point=point) for point in range(2) for index in range(2)]
-    held = Held(weights_bytes=75, kv_cache_tokens=64, kv_cache_from="its page")
+    held = ReportedBytes(weights_bytes=75, kv_cache_tokens=64, kv_cache_from="its page")
     found = METRICS.measure([repeat(*answers, held=held)], PLAN)
     told = {
         name: metric.mean if (metric := found[name]) else None for name in found if "weights" in name or "kv" in name

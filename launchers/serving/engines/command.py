@@ -11,7 +11,7 @@ from llmexp.launchers.serving.engines import lightllm, sglang, tgi, vllm
 from llmexp.record.plan import Command
 from llmexp.record.server_samples import ServerMetric
 from llmexp.serving.engine import IGNORE_END, ServingEngine, ServingSpec, value
-from llmexp.serving.plan.server_holdings import Holdings
+from llmexp.serving.plan.reported_memory import ReportedMemory
 from llmexp.serving.plan.server_plan import MetricNames, RequestForm, ServerPlan
 
 COMMAND = "command"
@@ -44,9 +44,9 @@ class CommandEngine(ServingEngine):
     form_knobs = ("token_ids", "ignore_eos", "ready", "metrics")
     knobs = dict.fromkeys((COMMAND, *form_knobs), value(""))
 
-    def holdings(self, served: ServingSpec) -> Holdings:
+    def holdings(self, served: ServingSpec) -> ReportedMemory:
         """What any of the known pages tells; in which dtype a command keeps its cache and its weights is not known."""
-        return Holdings(kv_tokens_told=[*vllm.KV_TOKENS, *sglang.KV_TOKENS])
+        return ReportedMemory(kv_tokens_told=[*vllm.KV_TOKENS, *sglang.KV_TOKENS])
 
     def server(self, served: ServingSpec) -> ServerPlan:
         """Return the given command; raise ConfigError where it has no {port}."""

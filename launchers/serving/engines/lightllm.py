@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from llmexp.dtypes import format_of
 from llmexp.record.plan import Command
 from llmexp.serving.engine import HOST, SERVED_NAME, Knob, ServingEngine, ServingSpec, value
-from llmexp.serving.plan.server_holdings import ComputedBytes, Holdings, Told
+from llmexp.serving.plan.reported_memory import ComputedBytes, ReportedMemory, ReportedNumber
 from llmexp.serving.plan.server_plan import MetricNames, RequestForm, ServerPlan
 
 KV_DTYPES = ("int8",)
@@ -26,7 +26,9 @@ METRIC_NAMES: MetricNames = {
     "prompt_tokens": ("lightllm_request_input_length_sum",),
 }
 # By lightllm/common/mem_manager.py, where kv_tokens does not say how many.
-KV_TOKENS = (Told(where="log", pattern=r"(\d+) is the profiled max_total_token_num", words="its log, as profiled"),)
+KV_TOKENS = (
+    ReportedNumber(where="log", pattern=r"(\d+) is the profiled max_total_token_num", words="its log, as profiled"),
+)
 
 
 class LightllmEngine(ServingEngine):
@@ -59,7 +61,7 @@ class LightllmEngine(ServingEngine):
             return "engine=lightllm: prefix_caching=false needs chunked_prefill=false too"
         return _unknown_kv_dtype(knobs)
 
-    def holdings(self, served: ServingSpec) -> Holdings:
+    def holdings(self, served: ServingSpec) -> ReportedMemory:
         """The tokens of the cache are those that it was told, else each device's log tells them for all."""
         found, given = super().holdings(served), served.knobs.get("kv_tokens")
         if given:

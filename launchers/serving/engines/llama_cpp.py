@@ -11,13 +11,13 @@ from typing import ClassVar
 from llmexp.record.plan import Command
 from llmexp.serving.config import ServingRunConfig
 from llmexp.serving.engine import HOST, SERVED_NAME, THREADS, Knob, ServingEngine, ServingSpec, value
-from llmexp.serving.plan.server_holdings import Told
+from llmexp.serving.plan.reported_memory import ReportedNumber
 from llmexp.serving.plan.server_plan import RequestForm, ServerPlan
 
 # The number of fp32 among the types of GGML: without it the KV cache is fp16, and tokens differ from those of others.
 _FP32 = "0"
 # By src/llama-kv-cache.cpp, whose cells are tokens.
-KV_TOKENS = (Told(where="log", pattern=r"size = +[\d.]+ MiB \( *(\d+) cells", words="its log, as cells"),)
+KV_TOKENS = (ReportedNumber(where="log", pattern=r"size = +[\d.]+ MiB \( *(\d+) cells", words="its log, as cells"),)
 
 
 class LlamaCppEngine(ServingEngine):

@@ -20,7 +20,7 @@ from llmexp.serving.engine import (
     ServingSpec,
     value,
 )
-from llmexp.serving.plan.server_holdings import Holdings, Told
+from llmexp.serving.plan.reported_memory import ReportedMemory, ReportedNumber
 from llmexp.serving.plan.server_plan import MetricNames, ProfilerRoutes, RequestForm, ServerPlan
 
 _NO_GRAPHS = ["--cuda-graph-backend-decode", "disabled", "--cuda-graph-backend-prefill", "disabled"]
@@ -40,7 +40,7 @@ METRIC_NAMES: MetricNames = {
 
 
 KV_TOKENS = (
-    Told(
+    ReportedNumber(
         where="page",
         pattern=r"^sglang:max_total_num_tokens(?:\{.*\})? (\S+)",
         words="sglang:max_total_num_tokens on its page",
@@ -83,12 +83,14 @@ class SglangEngine(ServingEngine):
             return "engine=sglang needs a GPU here: on a CPU it wants a build of its own and AMX instructions"
         return None
 
-    def holdings(self, served: ServingSpec) -> Holdings:
+    def holdings(self, served: ServingSpec) -> ReportedMemory:
         """Its log tells what each device's memory gained by the weights."""
         found = super().holdings(served)
         if served.is_running:
             return found
-        told = Told(where="log", pattern=_LOADED, words="its log, as loaded", unit_bytes=GIB, lines=served.every_device)
+        told = ReportedNumber(
+            where="log", pattern=_LOADED, words="its log, as loaded", unit_bytes=GIB, lines=served.every_device
+        )
         return found.model_copy(update={"weights_told": [told]})
 
     def server(self, served: ServingSpec) -> ServerPlan:

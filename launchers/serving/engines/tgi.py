@@ -16,7 +16,7 @@ from llmexp.errors import ConfigError
 from llmexp.record.plan import Command
 from llmexp.serving.config import ServingRunConfig
 from llmexp.serving.engine import HOST, Knob, ServingEngine, ServingSpec, value
-from llmexp.serving.plan.server_holdings import Told
+from llmexp.serving.plan.reported_memory import ReportedNumber
 from llmexp.serving.plan.server_plan import ContainerProgram, MetricNames, RequestForm, ServerPlan
 from llmexp.tasks.engine import ServerSoftware
 
@@ -42,7 +42,9 @@ METRIC_NAMES: MetricNames = {
 }
 # By router/src/server.rs.
 KV_TOKENS = (
-    Told(where="log", pattern=r"Setting max batch total tokens to (\d+)", words="its log, as the tokens of a batch"),
+    ReportedNumber(
+        where="log", pattern=r"Setting max batch total tokens to (\d+)", words="its log, as the tokens of a batch"
+    ),
 )
 # Without a value docker and podman take it from their own environment, so that no key stands on a command line.
 KEY = "API_KEY"

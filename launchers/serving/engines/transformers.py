@@ -16,7 +16,7 @@ from llmexp.record.plan import Command
 from llmexp.schema import DenseModel, MixtralModel
 from llmexp.serving.engine import HOST, Knob, ServingEngine, ServingSpec, switch, value
 from llmexp.serving.plan.quantized import quantized_weights
-from llmexp.serving.plan.server_holdings import ComputedBytes, Holdings
+from llmexp.serving.plan.reported_memory import ComputedBytes, ReportedMemory
 from llmexp.serving.plan.server_plan import ProfilerRoutes, RequestForm, ServerPlan
 
 PAGE_TOKENS = 32
@@ -54,7 +54,7 @@ class TransformersEngine(ServingEngine):
             return "engine=transformers serves a model from one device: set parallelism.tp=1"
         return None
 
-    def holdings(self, served: ServingSpec) -> Holdings:
+    def holdings(self, served: ServingSpec) -> ReportedMemory:
         """Its cache has the blocks that it was told, and no others; what bitsandbytes quantizes is counted."""
         found, knobs = super().holdings(served), _with_defaults(served, _defaults(served)).knobs
         if served.is_running:

@@ -28,7 +28,7 @@ from llmexp.serving.engine import (
     value,
 )
 from llmexp.serving.plan.quantized import INT4
-from llmexp.serving.plan.server_holdings import Holdings, Told
+from llmexp.serving.plan.reported_memory import ReportedMemory, ReportedNumber
 from llmexp.serving.plan.server_plan import (
     ADAPTER,
     ADAPTERS,
@@ -59,7 +59,7 @@ _LOADED = r"Model loading took ([\d.]+) GiB"
 # A line for each copy of the model. Its kv_cache_size_tokens are those of whole requests of the greatest length, which
 # may be fewer.
 KV_TOKENS = (
-    Told(
+    ReportedNumber(
         where="page",
         pattern=r'^vllm:cache_config_info\{.*?[{,]block_size="(\d+)".*?num_gpu_blocks="(\d+)"',
         words="vllm:cache_config_info on its page",
@@ -67,7 +67,7 @@ KV_TOKENS = (
 )
 # That which brings a prompt's keys and values to the server that generates, unless one is named; and what starts both.
 _CONNECTORS = {"cpu": "ExampleConnector", "cuda": "NixlConnector"}
-_PROGRAM = "llmexp.launchers.serving.apart.program"
+_PROGRAM = "llmexp.launchers.serving.disaggregated.program"
 # Why a knob is refused on a CPU, and its values that are not; docs/servers.md says what was seen.
 _ON_A_GPU = {
     "cuda_graphs": "there are none",
@@ -132,13 +132,15 @@ class VllmEngine(ServingEngine):
             return "engine=vllm ends at the first request on a CPU where the model has stages: set parallelism.pp=1"
         return _needs_avx512(served) or _needs_a_gpu(served.knobs)
 
-    def holdings(self, served: ServingSpec) -> Holdings:
+    def holdings(self, served: ServingSpec) -> ReportedMemory:
         """On a GPU its log tells the weights; a draft model of its own has weights and a cache of its own beside."""
         found = super().holdings(served)
         draft = served.knobs.get("speculative")
         if served.is_running or (isinstance(draft, Mapping) and draft.get("model")):
-            return Holdings(kv_tokens_told=found.kv_tokens_told)
-        told = Told(where="log", pattern=_LOADED, words="its log, as loaded", unit_bytes=GIB, lines=served.every_device)
+            return ReportedMemory(kv_tokens_told=found.kv_tokens_told)
+        told = ReportedNumber(
+            where="log", pattern=_LOADED, words="its log, as loaded", unit_bytes=GIB, lines=served.every_device
+        )
         return found.model_copy(update={"weights_told": [told]})
 
     def server(self, served: ServingSpec) -> ServerPlan:

@@ -12,7 +12,7 @@ from llmexp.cli.face import planned
 from llmexp.cli.plan_answer import check_stated, stated_words
 from llmexp.cli.plan_table import plan_table
 from llmexp.cli.show import plan_text
-from llmexp.report.stated_training import read_stated
+from llmexp.report.training_budget import read_training_budget
 from llmexp.sweep.run import affordable, undriven_cards
 
 
@@ -31,7 +31,7 @@ def parser() -> Parser:
     parser.add_argument(
         "--for",
         dest="stated",
-        type=read_stated,
+        type=read_training_budget,
         metavar="TRAINING",
         help="what a whole training would take: tokens=300e9, or epochs=3",
     )

@@ -18,10 +18,10 @@ from llmexp.report.plots import draw_report
 from llmexp.report.publish import publish
 from llmexp.report.setup_paragraph import setup_paragraph
 from llmexp.report.sorting import sorted_by
-from llmexp.report.stated_training import read_stated
 from llmexp.report.table import Report, build_report
 from llmexp.report.terminal import print_report
 from llmexp.report.text import comma_separated, markdown
+from llmexp.report.training_budget import read_training_budget
 
 
 def _json(report: Report) -> str:
@@ -87,7 +87,7 @@ def _add_content(parser: Parser) -> None:
     parser.add_argument(
         "--for",
         dest="stated",
-        type=read_stated,
+        type=read_training_budget,
         metavar="TRAINING",
         help="add what a whole training would take by these speeds: tokens=300e9, or epochs=3",
     )

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 from llmexp.inputs.shape import shape_of
 from llmexp.schema import DenseModel, MixtralModel, ModelConfig
-from llmexp.serving.plan.server_holdings import ComputedBytes
+from llmexp.serving.plan.reported_memory import ComputedBytes
 
 Int4 = Literal["gptq", "awq"]
 """The 4-bit formats in which llmexp writes weights."""

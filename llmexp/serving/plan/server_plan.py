@@ -10,7 +10,7 @@ from pydantic import Field
 from llmexp.record.plan import Command
 from llmexp.record.samples import Record
 from llmexp.record.server_samples import ServerMetric
-from llmexp.serving.plan.server_holdings import Holdings
+from llmexp.serving.plan.reported_memory import ReportedMemory
 
 Weights = Literal["safetensors", "gguf", "gptq", "awq", "none"]
 ContainerProgram = Literal["docker", "podman"]
@@ -92,7 +92,9 @@ class ServerPlan(Record):
         None, description="by which the server is told a key that requests have to carry; None: it cannot be told one"
     )
     form: RequestForm
-    holdings: Holdings = Field(default_factory=Holdings, description="how it is known what the server holds")
+    holdings: ReportedMemory = Field(
+        default_factory=ReportedMemory, description="how it is known what the server holds"
+    )
     weights: Weights = Field("safetensors", description="of the model's folder; none: the server makes its own")
 
     def with_adapters(self, folder: Path) -> ServerPlan:

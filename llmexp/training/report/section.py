@@ -33,7 +33,7 @@ from llmexp.training.report.row import TrainingRow
 from llmexp.training.report.scaling_series import KINDS, Kind, ScalingSeries, series_of
 from llmexp.training.report.search_detail import search_details
 from llmexp.training.report.searched_batch import SearchedBatch, search_note, search_of
-from llmexp.training.report.stated_detail import check_stated, stated_detail, stated_of, stated_record
+from llmexp.training.report.training_budget_detail import check_stated, stated_detail, stated_of, stated_record
 
 # As many columns fit a terminal, and as many bars a picture.
 MOST_PROFILED, MOST_BARS = 6, 24

@@ -25,8 +25,8 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from llmexp.cli.resolvers import server_python
 from llmexp.launchers.serving.client.completions import body_of
 from llmexp.launchers.serving.engines.vllm import ENGINE as VLLM
-from llmexp.launchers.serving.server.holdings import held
 from llmexp.launchers.serving.server.process import Patience, Server
+from llmexp.launchers.serving.server.reported_memory import held
 from llmexp.launchers.serving.weights.model_folder import FolderRequest, ensure_model_folder
 from llmexp.machine.processor import instruction_sets
 from llmexp.record.port import HOST

@@ -72,7 +72,7 @@ def test_two_servers_are_started_by_one_program(served: ServingSpec, connector: 
     asked = with_knobs(served, prefill_apart=True)
     assert vllm.ENGINE.unsupported(asked) is None
     argv, one = vllm.ENGINE.server(asked).command.argv, vllm.ENGINE.server(with_knobs(served)).command.argv
-    program = ["{own_python}", "-m", "llmexp.launchers.serving.apart.program"]
+    program = ["{own_python}", "-m", "llmexp.launchers.serving.disaggregated.program"]
     assert argv == [*program, connector, "{scratch}", devices, *one]
     assert asked.every_device == 2 * served.every_device
     assert vllm.ENGINE.holdings(asked).folder_copies == 2

@@ -15,8 +15,8 @@ from asyncio.subprocess import Process
 from collections.abc import Sequence
 from pathlib import Path
 
-from llmexp.launchers.serving.apart.connectors import Role, flags, variables
-from llmexp.launchers.serving.apart.router import Router
+from llmexp.launchers.serving.disaggregated.connectors import Role, flags, variables
+from llmexp.launchers.serving.disaggregated.router import Router
 from llmexp.machine.accelerators.here import visible_variables
 from llmexp.machine.processor import bound_core_numbers, logical_cores
 from llmexp.record.port import HOST, Port

@@ -11,17 +11,17 @@ from llmexp.errors import ConfigError
 from llmexp.record.digits import rounded
 from llmexp.record.duration import duration
 from llmexp.report.columns import Column, Detail
-from llmexp.report.stated_training import EPOCHS, JOULES_A_KWH, StatedTraining, TakenTraining
+from llmexp.report.training_budget import EPOCHS, JOULES_A_KWH, TrainingBudget, TrainingCost
 from llmexp.training.report.row import TrainingRow
 
 INTERVAL = "95 % interval by the standard deviation between the repeats (Student's t); without one where n is 1"
 
 
 @dataclass(frozen=True)
-class Stated:
+class BudgetRow:
     """A stated training by a row that was measured."""
 
-    taken: TakenTraining
+    taken: TrainingCost
     known: Estimate | None
     """How well the rate is known by its repeats; time and money are known as well."""
     kwh: float | None
@@ -38,7 +38,7 @@ class Stated:
         return None if self.taken.usd is None else _scaled(self.taken.usd, self.known)
 
 
-def stated_of(row: TrainingRow, stated: StatedTraining) -> Stated | None:
+def stated_of(row: TrainingRow, stated: TrainingBudget) -> BudgetRow | None:
     """Return what the training takes by this row's speed; None where it has none, or no epochs where these are asked.
 
     Tokens are those that are no padding, where the run tells them apart.
@@ -48,12 +48,12 @@ def stated_of(row: TrainingRow, stated: StatedTraining) -> Stated | None:
         return None
     time_s = stated.amount * (metric.mean if stated.kind == EPOCHS else 1 / metric.mean)
     price, power = row.plan.config.hardware.price_per_device_hour_usd, row.metric("mean_power_w")
-    taken, speed = TakenTraining(time_s, row.processes, price), row.metric("tokens_per_usd")
+    taken, speed = TrainingCost(time_s, row.processes, price), row.metric("tokens_per_usd")
     kwh = power.mean * time_s / JOULES_A_KWH if power else None
-    return Stated(taken, of_repeats(metric), kwh, speed.mean if speed else None)
+    return BudgetRow(taken, of_repeats(metric), kwh, speed.mean if speed else None)
 
 
-def check_stated(rows: Sequence[TrainingRow], stated: StatedTraining) -> None:
+def check_stated(rows: Sequence[TrainingRow], stated: TrainingBudget) -> None:
     """Raise ConfigError where no row has what the training is stated in."""
     if not any(row.rate for row in rows):
         raise ConfigError(f"--for {stated.kind}={stated.said}: none of these runs has a speed to go by")
@@ -64,7 +64,7 @@ def check_stated(rows: Sequence[TrainingRow], stated: StatedTraining) -> None:
         )
 
 
-def stated_detail(rows: Sequence[TrainingRow], labels: Sequence[str], stated: StatedTraining) -> Detail:
+def stated_detail(rows: Sequence[TrainingRow], labels: Sequence[str], stated: TrainingBudget) -> Detail:
     """Return the table of the stated training, a line for each row that was measured."""
     found = [(label, one) for row, label in zip(rows, labels, strict=True) if (one := stated_of(row, stated))]
     energies = any(one.kwh is not None for _, one in found)
@@ -76,7 +76,7 @@ def stated_detail(rows: Sequence[TrainingRow], labels: Sequence[str], stated: St
     return Detail(f"{stated.words}, by these speeds", _columns(found), [line for line in lines if line])
 
 
-def stated_record(one: Stated | None) -> dict[str, Any]:
+def stated_record(one: BudgetRow | None) -> dict[str, Any]:
     """Return the CSV's columns of a stated training."""
     times, prices = (one.time_interval_s, one.usd_interval) if one else (None, None)
     return {
@@ -91,7 +91,7 @@ def stated_record(one: Stated | None) -> dict[str, Any]:
     }
 
 
-def _columns(found: Sequence[tuple[str, Stated]]) -> list[Column]:
+def _columns(found: Sequence[tuple[str, BudgetRow]]) -> list[Column]:
     columns = [
         Column("run", tuple(label for label, _ in found), left=True),
         Column("time", tuple(duration(one.taken.time_s) for _, one in found)),

@@ -16,10 +16,10 @@ from transformers import BitsAndBytesConfig
 from llmexp.launchers.models.building import build, configuration
 from llmexp.launchers.models.weights import seeded
 from llmexp.launchers.serving.engines import command, lightllm, llama_cpp, sglang, tgi, transformers, vllm
-from llmexp.launchers.serving.server.holdings import FOLDER, held, tensor_bytes
+from llmexp.launchers.serving.server.reported_memory import FOLDER, held, tensor_bytes
 from llmexp.serving.engine import ServingEngine, ServingSpec
 from llmexp.serving.plan.quantized import quantized_weights
-from llmexp.serving.plan.server_holdings import Told
+from llmexp.serving.plan.reported_memory import ReportedNumber
 
 DENSE, MIXTURE = small_models(vocab_size=300, hidden_size=64, intermediate_size=160, num_layers=2, max_positions=2048)
 CPU = ServingSpec(DENSE, "fp32", "cpu", positions=2048, requests=8)
@@ -171,6 +171,6 @@ def _scale_bytes(module: nn.Module) -> int:
 
 
 def test_a_number_may_have_commas_and_several_groups() -> None:
-    told = Told(where="log", pattern=r"(\d[\d,]*) blocks of (\d+)", words="a log", unit_bytes=2)
+    told = ReportedNumber(where="log", pattern=r"(\d[\d,]*) blocks of (\d+)", words="a log", unit_bytes=2)
     assert told.number("1,024 blocks of 32\n2 blocks of 8") == 2 * (1024 * 32 + 16)
     assert told.number("none") is None

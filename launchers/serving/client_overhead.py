@@ -21,7 +21,7 @@ from llmexp.launchers.serving.prompting.source import PromptSource
 from llmexp.launchers.serving.session import put
 from llmexp.record.port import HOST
 from llmexp.record.requests import RequestSample
-from llmexp.record.serving import ClientFloor
+from llmexp.record.serving import ClientOverhead
 from llmexp.serving.plan.serving_plan import LoadPoint, ServingPlan
 
 INSTANT = "the instant server, by which the client's own share is measured,"
@@ -30,14 +30,14 @@ INSTANT_SERVER = "llmexp.launchers.serving.client.instant_server"
 OPEN_S, FEWEST, MOST = 5.0, 10, 1000
 
 
-def client_floors(
+def client_overheads(
     plan: ServingPlan, probes: Sequence[LoadPoint] = (), source: PromptSource = NO_SOURCE
-) -> list[ClientFloor]:
+) -> list[ClientOverhead]:
     """Measure every load against the instant server, one that comes again once only.
 
     Raises ServerError where that server does not start, or does not answer.
     """
-    of_load: dict[str, ClientFloor] = {}
+    of_load: dict[str, ClientOverhead] = {}
     found = []
     with _instant_server() as port:
         for point in (*plan.points, *probes):
@@ -48,7 +48,7 @@ def client_floors(
     return found
 
 
-def _floor(plan: ServingPlan, point: LoadPoint, port: int, source: PromptSource) -> ClientFloor:
+def _floor(plan: ServingPlan, point: LoadPoint, port: int, source: PromptSource) -> ClientOverhead:
     wanted = ceil(point.rate_per_s * OPEN_S) if point.rate_per_s else MOST
     count = min(point.requests, max(FEWEST, wanted))
     found: list[RequestSample] = []
@@ -64,7 +64,7 @@ def _floor(plan: ServingPlan, point: LoadPoint, port: int, source: PromptSource)
     if problem := next((sample.problem for sample in measured if sample.problem), ""):
         raise ServerError(f"{INSTANT} did not answer at {point}: {problem}")
     times_s = latencies(measured)
-    return ClientFloor(
+    return ClientOverhead(
         point=point.number,
         requests=len(measured),
         requests_per_s=LoadWindow.of(measured).per_s(len(measured)),

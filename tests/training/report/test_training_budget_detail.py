@@ -11,9 +11,9 @@ from llmexp.errors import ConfigError
 from llmexp.record.result import Metric
 from llmexp.report.latex import latex
 from llmexp.report.page.document import page
-from llmexp.report.stated_training import read_stated
 from llmexp.report.table import build_report
 from llmexp.report.text import comma_separated, markdown
+from llmexp.report.training_budget import read_training_budget
 
 RATE = Metric(mean=1000.0, std_between_repeats=10.0, n=3)
 # Student's t for 2 degrees of freedom is 4.303, so that the mean of 3 is known to 4.303 x 1 % / sqrt(3) = 2.484 %.
@@ -22,7 +22,7 @@ PRICED = {"hardware__price_per_device_hour_usd": 2.0}
 
 
 def stated(text: str, *folders):
-    return build_report(folders).stating(read_stated(text))
+    return build_report(folders).stating(read_training_budget(text))
 
 
 def lines(report) -> list[dict[str, str]]:

@@ -13,7 +13,7 @@ from llmexp.record.samples import Record
 MIB = 1 << 20
 
 
-class Told(Record):
+class ReportedNumber(Record):
     """A number that a server tells: that of a line is its pattern's groups multiplied, and lines are added up."""
 
     where: Literal["page", "log"]
@@ -37,18 +37,18 @@ class ComputedBytes(Record):
     words: str = Field(description="from what, for people")
 
 
-class Holdings(Record):
+class ReportedMemory(Record):
     """What a server holds on all of its devices together; what is not known is left out."""
 
-    kv_tokens_told: list[Told] = Field(default_factory=list, description="the first that is found counts")
+    kv_tokens_told: list[ReportedNumber] = Field(default_factory=list, description="the first that is found counts")
     kv_tokens: ComputedBytes | None = Field(None, description="where the server does not tell them")
     kv_bytes_per_token: int | None = Field(None, description="keys and values of all layers, copies of heads included")
-    weights_told: list[Told] = Field(default_factory=list, description="bytes, as kv_tokens_told")
+    weights_told: list[ReportedNumber] = Field(default_factory=list, description="bytes, as kv_tokens_told")
     weights: ComputedBytes | None = Field(None, description="bytes, where the folder's tensors are not what is held")
     folder_copies: int = Field(0, description="how often the folder's tensors are held, as they are; 0: not known")
 
     @property
-    def every_told(self) -> list[Told]:
+    def every_told(self) -> list[ReportedNumber]:
         """All that the server may tell."""
         return [*self.kv_tokens_told, *self.weights_told]
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from httptools import HttpParserError, HttpRequestParser, HttpResponseParser
 
-from llmexp.launchers.serving.apart.connectors import of_decode, of_prefill
+from llmexp.launchers.serving.disaggregated.connectors import of_decode, of_prefill
 from llmexp.record.port import HOST
 
 PIECE_BYTES = 1 << 16

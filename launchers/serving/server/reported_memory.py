@@ -6,15 +6,15 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from llmexp.record.serving import Held
-from llmexp.serving.plan.server_holdings import ComputedBytes, Holdings, Told
+from llmexp.record.serving import ReportedBytes
+from llmexp.serving.plan.reported_memory import ComputedBytes, ReportedMemory, ReportedNumber
 
 FOLDER = "the tensors of the model's folder"
 # Of a safetensors file: so many bytes say how long its header is, which is JSON.
 _LENGTH_BYTES = 8
 
 
-def held(plan: Holdings, texts: Mapping[str, str], folder: Path | None) -> Held:
+def held(plan: ReportedMemory, texts: Mapping[str, str], folder: Path | None) -> ReportedBytes:
     """Return what a server holds, by the texts of its page and its log and by its folder."""
     weights, weights_from = _first(plan.weights_told, texts, plan.weights)
     if weights is None and folder and plan.folder_copies:
@@ -22,7 +22,7 @@ def held(plan: Holdings, texts: Mapping[str, str], folder: Path | None) -> Held:
         weights, weights_from = (stored * plan.folder_copies, FOLDER) if stored else (None, "")
     tokens, tokens_from = _first(plan.kv_tokens_told, texts, plan.kv_tokens)
     each = plan.kv_bytes_per_token
-    return Held(
+    return ReportedBytes(
         weights_bytes=weights,
         weights_from=weights_from,
         kv_cache_tokens=tokens,
@@ -37,7 +37,9 @@ def tensor_bytes(folder: Path) -> int:
     return found + sum(_gguf_bytes(path) for path in folder.glob("*.gguf"))
 
 
-def _first(told: Sequence[Told], texts: Mapping[str, str], computed: ComputedBytes | None) -> tuple[int | None, str]:
+def _first(
+    told: Sequence[ReportedNumber], texts: Mapping[str, str], computed: ComputedBytes | None
+) -> tuple[int | None, str]:
     """Return the first number that is told, else the one that is computed, and who says so."""
     for each in told:
         number = each.number(texts.get(each.where, ""))

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from llmexp.errors import ServerDiedError
-from llmexp.launchers.serving.apart.program import command_of, shares
+from llmexp.launchers.serving.disaggregated.program import command_of, shares
 from llmexp.launchers.serving.server.process import Patience, Server
 from llmexp.record.plan import Command
 from llmexp.record.port import HOST
@@ -28,7 +28,7 @@ ASKED = {"prompt": [5, 6], "max_tokens": 9, "stream": True, "stream_options": {"
 
 @contextmanager
 def apart(folder: Path, connector: str = "ExampleConnector") -> Iterator[Server]:
-    program = ["{own_python}", "-m", "llmexp.launchers.serving.apart.program", connector, "{scratch}", "0"]
+    program = ["{own_python}", "-m", "llmexp.launchers.serving.disaggregated.program", connector, "{scratch}", "0"]
     plan = ServerPlan(
         command=Command(argv=[*program, sys.executable, TWO, "--port", "{port}"]),
         form=RequestForm.completions(token_ids=True),

@@ -16,7 +16,7 @@ EXAMPLES = "write --for tokens=300e9, or --for epochs=3"
 
 
 @dataclass(frozen=True)
-class TakenTraining:
+class TrainingCost:
     """What a training takes: its time on all devices, and money where a device has a price."""
 
     time_s: float
@@ -42,7 +42,7 @@ class TakenTraining:
 
 
 @dataclass(frozen=True)
-class StatedTraining:
+class TrainingBudget:
     """So many tokens, or so many passes over the records of the data; `said` is the number as it was typed."""
 
     kind: str
@@ -55,7 +55,7 @@ class StatedTraining:
         return f"{self.said} {self.kind.removesuffix('s') if self.amount == 1 else self.kind}"
 
 
-def read_stated(text: str) -> StatedTraining:
+def read_training_budget(text: str) -> TrainingBudget:
     """Read tokens=300e9 or epochs=3; raises ConfigError with one line."""
     kind, _, value = text.partition("=")
     if kind not in KINDS:
@@ -66,4 +66,4 @@ def read_stated(text: str) -> StatedTraining:
         raise ConfigError(f"--for {text}: '{value}' is no number; {EXAMPLES}") from None
     if not (isfinite(amount) and amount > 0):
         raise ConfigError(f"--for {text}: a training has an end, and more than 0 {kind}; {EXAMPLES}")
-    return StatedTraining(kind, amount, value)
+    return TrainingBudget(kind, amount, value)

@@ -25,7 +25,7 @@ _ANSWERS = {"kept_up": True, "kept": True, "overloaded": False, "missed": False,
 
 
 @dataclass(frozen=True)
-class Knee:
+class SaturationPoint:
     """The rates on both sides of the knee, in requests a second; None where no rate was found on that side.
 
     `high_per_s` is the lowest rate that did not hold, and `low_per_s` the highest below it that did. Between them lie
@@ -58,7 +58,7 @@ class Knee:
         return f"between {self.low_per_s:g} and {self.high_per_s:g} requests/s"
 
 
-def knee(answers: Sequence[RateAnswer]) -> Knee:
+def knee(answers: Sequence[RateAnswer]) -> SaturationPoint:
     """Find the knee in the answers of load points in any order; those of a rate that was tried again are counted."""
     by_rate = {
         rate: _majority([answer for other, answer in answers if other == rate])
@@ -67,7 +67,7 @@ def knee(answers: Sequence[RateAnswer]) -> Knee:
     held = [rate for rate, answer in by_rate.items() if answer is True]
     high = min((rate for rate, answer in by_rate.items() if answer is False), default=None)
     low = max((rate for rate in held if high is None or rate < high), default=None)
-    return Knee(
+    return SaturationPoint(
         low,
         high,
         [
