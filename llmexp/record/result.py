@@ -123,6 +123,8 @@ class Doubt(Record):
     kind: DoubtKind
     words: str
 
+    model_config = ConfigDict(frozen=True)
+
     @model_validator(mode="before")
     @classmethod
     def _of_schema_1(cls, found: Any) -> Any:

@@ -12,6 +12,7 @@ from llmexp.errors import BuildError
 from llmexp.launch.run import run_one
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import RunStatus
+from llmexp.record.skip import Skip
 from llmexp.tasks.engine import Engine
 from llmexp.training.plan.training_plan import TrainingPlan
 
@@ -122,7 +123,9 @@ def test_impossible_metrics_are_a_failure_not_a_crash(make_plan, folder):
 
 
 def test_skip_starts_nothing(make_plan, folder):
-    result = run_one(make_plan("well").model_copy(update={"skip": "engine cannot"}), folder)
+    result = run_one(
+        make_plan("well").model_copy(update={"skip": Skip(code="unsupported", reason="engine cannot")}), folder
+    )
     assert (result.status, result.reason) == (RunStatus.SKIPPED, "engine cannot")
     assert folder.repeats() == []
 

@@ -59,3 +59,10 @@ def test_without_the_clients_floor_nothing_is_known_to_be_stable() -> None:
     assert found
     assert found.verdict == "unknown"
     assert words(found) == ["client: its own share was not measured: the instant server did not start"]
+
+
+def test_what_every_repeat_says_is_said_once() -> None:
+    failing = repeat(answer(0), answer(1, problem="HTTP status 429: slow down"))
+    found = judge_serving(PLAN, [failing] * 2, [Measurement(4.0), Measurement(4.0)], [])
+    assert found
+    assert words(found) == ["requests: 1 of 2 failed at max: HTTP status 429: slow down"]
