@@ -19,7 +19,7 @@ import pytest
 from patience import HANG_S, until
 
 from llmexp.record.folder import RunFolder, find_runs
-from llmexp.record.result import RunResult
+from llmexp.record.result import SCHEMA_VERSION, RunResult
 from llmexp.record.samples import StepSample, read_samples
 
 pytestmark = [pytest.mark.ranks, pytest.mark.long]
@@ -161,7 +161,7 @@ def test_a_killed_rank_ends_the_run_and_is_named(tmp_path: Path) -> None:
     assert result.status == "killed"
     assert "rank 1" in result.reason
     assert "SIGKILL" in result.reason
-    assert json.loads(folder.result_path.read_text())["schema"] == 1
+    assert json.loads(folder.result_path.read_text())["schema"] == SCHEMA_VERSION
 
 
 def wait_for(found: Callable[[], list[RunFolder]]) -> list[RunFolder]:

@@ -15,11 +15,13 @@ from llmexp import plugins
 from llmexp.analysis.metric import MetricSpec
 from llmexp.answers.measured import MeasuredRun
 from llmexp.cli.face import plan, run
+from llmexp.dtypes import NumberFormat, format_of
 from llmexp.errors import ConfigError, LlmexpError
 from llmexp.method import NAIVE, Atom, atom_codes, atom_of
 from llmexp.record.result import RunStatus
 from llmexp.record.samples import StepSample, read_samples
-from llmexp.registry import get_engine, get_task
+from llmexp.registry import get_engine, get_family, get_task, references
+from llmexp.report.references.reference import Reference
 from llmexp.tasks.base import Task
 from llmexp.tasks.engine import Engine
 
@@ -27,7 +29,10 @@ KINDS: dict[str, type[Any]] = {
     plugins.ATOMS: Atom,
     plugins.ENGINES: Engine,
     plugins.TASKS: Task,
+    plugins.FAMILIES: object,  # the registry, which alone knows that task, checks its type
+    plugins.DTYPES: NumberFormat,
     plugins.METRICS: MetricSpec,
+    plugins.REFERENCES: Reference,
     plugins.CONF: ModuleType,
 }
 TRAINING = "pretrain"
@@ -126,7 +131,8 @@ def losses(done: MeasuredRun) -> list[float]:
 
 
 def _kind(point: EntryPoint) -> str:
-    return point.group.removeprefix("llmexp.").removesuffix("s")
+    group = point.group.removeprefix("llmexp.")
+    return "family" if point.group == plugins.FAMILIES else group.removesuffix("s")
 
 
 def _checked(name: str, work: Callable[[], object]) -> Check:
@@ -148,6 +154,12 @@ def _load(point: EntryPoint) -> None:
     elif point.group == plugins.ENGINES:
         _check_name(point, found.name)
         get_engine(found.tasks[0], point.name)
+    elif point.group == plugins.FAMILIES:
+        get_family(point.name)
+    elif point.group == plugins.DTYPES:
+        format_of(point.name)
+    elif point.group == plugins.REFERENCES:
+        references()
     elif point.group == plugins.METRICS:
         get_task(TRAINING).metrics[point.name]
     else:
@@ -174,6 +186,9 @@ def _plan_file(group: str, option: str, tasks: Sequence[str]) -> None:
     word = f"{group}={option}"
     if group in ("task", "experiment"):
         plan(word)
+        return
+    if group == "micro":
+        plan(word, "task=micro")
         return
     if group == "engine":
         plan(word, f"task={_engine(option).tasks[0]}")

@@ -63,6 +63,12 @@ def test_the_package_of_others_does_what_it_says(installed: Path, llmexp: Llmexp
         "engine clipping on two ranks has the losses of one process",
         "engine hashlib measures task=hash",
         "metric first_step_time_s gives a number",
+        "atom H changes what it says",
+        "family lookups loads, and its name is free",
+        "dtype fp64 loads, and its name is free",
+        "reference survey loads, and its name is free",
+        "conf micro/lookups.yaml composes and plans",
+        "conf precision/fp64.yaml composes and plans",
     } <= set(checked)
     assert list(tmp_path.iterdir()) == []
 
