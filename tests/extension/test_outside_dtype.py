@@ -17,6 +17,7 @@ QUICK = ("measure=smoke", "tracking=none", "measure.threads_per_rank=1")
 
 
 @pytest.mark.ranks
+@pytest.mark.slow
 def test_a_run_trains_in_it_and_holds_the_bytes_that_were_planned(
     installed: Path, llmexp: Llmexp, tmp_path: Path
 ) -> None:

@@ -42,6 +42,7 @@ def test_half_of_the_layers_frozen_needs_less_of_everything(plan: Callable[..., 
 
 
 @pytest.mark.ranks
+@pytest.mark.slow
 def test_what_ran_held_the_bytes_that_were_planned(installed: Path, llmexp: Llmexp, tmp_path: Path) -> None:
     words = (*TINY, "method=H", "measure=smoke", "tracking=none", "measure.threads_per_rank=1")
     done = llmexp(installed, *words)
