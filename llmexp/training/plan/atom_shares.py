@@ -6,6 +6,7 @@ How a rank holds its part with Z1, Z2, Z3 and O is the engine's (`TrainingEngine
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import replace
 
 from llmexp.inputs.shape import ModelShape
@@ -24,7 +25,7 @@ class _FourBit(Share):
         return replace(made, trainable=made.trainable - four_bit, four_bit=four_bit, matrices_train=False)
 
 
-class _Adapter(Share):
+class _Adapter(Share, ABC):
     """The whole model is frozen, and what is added trains."""
 
     def trained(self, made: Trained, shape: ModelShape, adapter: AdapterConfig) -> Trained:
@@ -33,9 +34,9 @@ class _Adapter(Share):
         frozen = replace(made, frozen=made.trainable, matrices_train=False, head_trains=False)
         return replace(frozen, trainable=added, of_linear=narrow)
 
+    @abstractmethod
     def added(self, shape: ModelShape, adapter: AdapterConfig) -> tuple[int, int]:
         """Return the parameters that every token is multiplied with, and all that are added."""
-        raise NotImplementedError
 
 
 class _Prompt(_Adapter):
