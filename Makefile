@@ -63,6 +63,9 @@ PURE_SDISTS := antlr4-python3-runtime deepspeed
 GLIBC_2_28 := $(addsuffix _x86_64,manylinux_2_28 manylinux_2_27 manylinux_2_17 manylinux2014)
 FOR_NODE := --quiet --disable-pip-version-check --no-deps --constraint constraints.txt
 
+# Without bytecode, each of the many processes would compile torch again, and importing it would take twice as long.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help run test test-slow test-all test-sweeps test-older lint ui bench chaos gpu gpu-parts gpu-wheels serve-venv slurm-test slurm-packages wheelhouse lock clean .installed-older .runs-vllm .serve-vllm .serve-llama_cpp .unmixed
 .DEFAULT_GOAL := help
 

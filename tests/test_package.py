@@ -148,3 +148,9 @@ def test_what_needs_no_torch_is_installed_and_runs_on_every_python(python: str, 
     assert "112 claims" in said("report", "findings")
     assert "deepspeed" in said("engines")
     assert "torch" not in subprocess.run([programs / "pip", "list"], capture_output=True, text=True, check=True).stdout
+
+
+def test_make_lets_python_keep_bytecode_where_the_shell_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    tell = "tell: ; @echo told=$$PYTHONDONTWRITEBYTECODE."
+    assert "told=.\n" in subprocess.check_output(["make", "--eval", tell, "tell"], cwd=ROOT, text=True)
