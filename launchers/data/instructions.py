@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -9,13 +10,17 @@ from itertools import islice
 
 from llmexp.errors import ConfigError
 from llmexp.inputs.instructions import ASSISTANT, Conversation, conversation, files_of, read
-from llmexp.launchers.data.corpus import hf_dataset
-from llmexp.launchers.data.own_instructions import own_set
+from llmexp.launchers.data.corpus import hf_dataset, library_modules
 from llmexp.launchers.data.sequences import IGNORED, Example, Sequences, packed
 from llmexp.launchers.data.tokenizers import Template, Tokenizer
 from llmexp.training.config import InstructionsData
 
 Piece = tuple[list[int], bool]
+_QUESTION = "What does this function do?"
+_RECORDS = 400
+# Characters of a function without its docstring.
+# Most records then have 100 to 500 bytes, as uneven as real instructions are.
+_LONGEST_FUNCTION = 400
 
 
 @dataclass
@@ -47,7 +52,7 @@ def conversations(data: InstructionsData) -> list[Conversation]:
     """Return all records of the data section; raise ConfigError for the first that is wrong."""
     if data.path:
         return [_of_dataset(record, row, data) for row, record in enumerate(hf_dataset(data.path, data.split))]
-    return [record for path in files_of(data.files) for record in read(path)] if data.files else own_set()
+    return [record for path in files_of(data.files) for record in read(path)] if data.files else _own_set()
 
 
 def example(turns: Conversation, encode: Tokenizer, name: str) -> Example:
@@ -104,3 +109,25 @@ def _of_dataset(record: object, row: int, data: InstructionsData) -> Conversatio
         return conversation(record)
     except ValueError as error:
         raise ConfigError(f"data.path={data.path}, row {row} of split {data.split}: {error}") from None
+
+
+def _own_set() -> list[Conversation]:
+    """Return the first records in the order of the files; they are the same for one version of Python."""
+    return list(islice(_records(), _RECORDS))
+
+
+def _records() -> Iterator[Conversation]:
+    for path in library_modules():
+        source = path.read_text(encoding="utf-8", errors="replace")
+        lines = source.splitlines(keepends=True)
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.FunctionDef) and (said := ast.get_docstring(node)) and len(node.body) > 1:
+                code = _without_docstring(node, lines)
+                sentence = " ".join(said.partition("\n\n")[0].split())
+                if len(code) <= _LONGEST_FUNCTION and sentence:
+                    yield conversation({"instruction": _QUESTION, "input": code, "output": sentence})
+
+
+def _without_docstring(node: ast.FunctionDef, lines: list[str]) -> str:
+    docstring = node.body[0]
+    return "".join(lines[node.lineno - 1 : docstring.lineno - 1] + lines[docstring.end_lineno : node.end_lineno])

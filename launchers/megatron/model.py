@@ -12,17 +12,24 @@ from megatron.core.models.gpt import GPTModel
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
 from megatron.core.tensor_parallel import model_parallel_cuda_manual_seed
 from megatron.core.transformer import ModuleSpec, TransformerConfig
+from megatron.core.transformer.moe import moe_utils
 from megatron.core.transformer.transformer_block import TransformerBlockSubmodules, get_num_layers_to_build
+from torch import nn
 from torch.nn import functional
 
+from llmexp.launchers.attention.causal import flash
 from llmexp.launchers.megatron.context import CONTEXT_PARALLEL
-from llmexp.launchers.megatron.modules import FlashAttention, RMSNorm
 from llmexp.launchers.megatron.weights import fill_stage
 from llmexp.launchers.rank.frame import PEERS_TIMEOUT
 from llmexp.measure.dtypes import torch_dtype
 from llmexp.method import Method
 from llmexp.schema import SizedModel
 from llmexp.training.plan.training_plan import TrainingPlan
+
+# Megatron's router asks whether TransformerEngine's product is None.
+# Without TransformerEngine the name is not defined (0.15, 0.16.1).
+if not hasattr(moe_utils, "te_general_gemm"):
+    moe_utils.te_general_gemm = None
 
 
 def form_groups(plan: TrainingPlan) -> None:
@@ -98,7 +105,7 @@ def _stage(plan: TrainingPlan, config: TransformerConfig, index: int) -> GPTMode
 
 def _block(plan: TrainingPlan, config: TransformerConfig, virtual: int | None) -> TransformerBlockSubmodules:
     layers = get_num_layers_to_build(config, vp_stage=virtual)
-    return TransformerBlockSubmodules(layer_specs=[_layer(plan)] * layers, layer_norm=RMSNorm)
+    return TransformerBlockSubmodules(layer_specs=[_layer(plan)] * layers, layer_norm=_RMSNorm)
 
 
 def _layer(plan: TrainingPlan) -> ModuleSpec:
@@ -108,16 +115,48 @@ def _layer(plan: TrainingPlan) -> ModuleSpec:
     )
     attention = spec.submodules.self_attention
     changes: dict[str, Any] = {}
-    flash, sent = (
+    with_flash, sent = (
         Method.parse(plan.method, plan.config.task.name).techniques.flash_attention,
         plan.engine_config["transformer"]["cp_comm_type"],
     )
     if sent:
-        changes["core_attention"] = CONTEXT_PARALLEL[sent, flash]
-    elif flash:
-        changes["core_attention"] = FlashAttention
+        changes["core_attention"] = CONTEXT_PARALLEL[sent, with_flash]
+    elif with_flash:
+        changes["core_attention"] = _FlashAttention
     if shape["qk_layernorm"]:
-        changes |= {"q_layernorm": RMSNorm, "k_layernorm": RMSNorm}
+        changes |= {"q_layernorm": _RMSNorm, "k_layernorm": _RMSNorm}
     attention.submodules = replace(attention.submodules, **changes)
-    spec.submodules = replace(spec.submodules, input_layernorm=RMSNorm, pre_mlp_layernorm=RMSNorm)
+    spec.submodules = replace(spec.submodules, input_layernorm=_RMSNorm, pre_mlp_layernorm=_RMSNorm)
     return spec
+
+
+class _RMSNorm(nn.RMSNorm):
+    """torch's RMSNorm for Megatron.
+
+    Under sequence parallelism it marks its gain, so that the gradient is summed over the tensor-parallel ranks.
+    """
+
+    def __init__(self, config: TransformerConfig, hidden_size: int, eps: float = 1e-5, **_: Any) -> None:
+        super().__init__(hidden_size, eps=eps, device=torch.cuda.current_device(), dtype=config.params_dtype)
+        setattr(self.weight, "sequence_parallel", config.sequence_parallel)  # noqa: B010
+
+
+class _FlashAttention(nn.Module):
+    """Atom F: causal attention by torch's flash kernel only.
+
+    It raises RuntimeError where that kernel cannot take the inputs.
+    """
+
+    def __init__(self, config: TransformerConfig, softmax_scale: float | None = None, **_: Any) -> None:
+        super().__init__()
+        self._scale = softmax_scale
+
+    def forward(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: None, **_: Any
+    ) -> torch.Tensor:
+        """Compute attention; the result is [seq, batch, heads x head_dim].
+
+        query is [seq, batch, heads, head_dim], key and value are [seq, batch, kv_heads, head_dim].
+        """
+        query, key, value = (part.permute(1, 2, 0, 3) for part in (query, key, value))
+        return flash(query, key, value, self._scale).permute(2, 0, 1, 3).flatten(2)

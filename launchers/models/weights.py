@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -13,15 +13,19 @@ from torch import nn
 from llmexp.errors import ConfigError
 from llmexp.inputs.checkpoint import Checkpoint
 from llmexp.launchers.models.seeding import fill
-from llmexp.launchers.models.stacked_experts import matrices_of, router_of
 from llmexp.schema import HfModel
 from llmexp.training.config import TrainingConfig
 
 NAMED_IN_ERRORS = 3
 PROGRAM_PRESETS = (".lora_", "prompt_encoder.")
-
 WeightSource = Callable[[str, torch.Tensor], None]
 """Fills the parameter of a name with the same values on every rank and in every layout."""
+_STACK = re.compile(r"(.+)\.mlp\.experts\.(gate_up_proj|down_proj)")
+# The names of an expert's matrices by the name of its layer: Mixtral's checkpoints first, then those like Qwen's.
+_NAMES = {
+    "block_sparse_moe": {"gate_up_proj": ("w1", "w3"), "down_proj": ("w2",)},
+    "mlp": {"gate_up_proj": ("gate_proj", "up_proj"), "down_proj": ("down_proj",)},
+}
 
 
 def seeded(seed: int) -> Callable[[nn.Module], WeightSource]:
@@ -66,7 +70,7 @@ class Pretrained:
         for name, other in tied.items():
             _take_either(self._stored_as, name, other)
         stacks = {
-            name: matrices_of(name, shape[0], checkpoint.tensors) for name, shape in shapes.items() if len(shape) == 3
+            name: _matrices_of(name, shape[0], checkpoint.tensors) for name, shape in shapes.items() if len(shape) == 3
         }
         self._stacks = {name: matrices for name, matrices in stacks.items() if matrices}
         self._check(shapes, _ignored(model))
@@ -125,7 +129,7 @@ def _stored_names(names: Iterable[str], checkpoint: Checkpoint, prefix: str) -> 
 
     A checkpoint that was saved without the head lacks the base model's prefix.
     """
-    candidates = {name: (name, name.removeprefix(prefix), router_of(name)) for name in names}
+    candidates = {name: (name, name.removeprefix(prefix), _router_of(name)) for name in names}
     found = {
         name: next((each for each in possible if each in checkpoint.tensors), None)
         for name, possible in candidates.items()
@@ -150,3 +154,26 @@ def _ignored(model: nn.Module) -> re.Pattern[str]:
     return re.compile(
         "|".join([*known, *(rf"\.{re.escape(name)}$" for name in sorted(buffers)), r"rotary_emb\.inv_freq$"])
     )
+
+
+def _matrices_of(name: str, experts: int, stored: Container[str]) -> list[tuple[str, ...]]:
+    """Return, for each expert of a stack, the stored matrices, whose rows follow each other in the stack.
+
+    Returns an empty list where this is no stack, or where they are not stored.
+    """
+    found = _STACK.fullmatch(name)
+    if not found:
+        return []
+    for layer, leaves in _NAMES.items():
+        each = [
+            tuple(f"{found[1]}.{layer}.experts.{expert}.{leaf}.weight" for leaf in leaves[found[2]])
+            for expert in range(experts)
+        ]
+        if all(matrix in stored for matrices in each for matrix in matrices):
+            return each
+    return []
+
+
+def _router_of(name: str) -> str:
+    """Return Mixtral's own name for the matrix that chooses experts; other names stay."""
+    return name.replace(".mlp.gate.", ".block_sparse_moe.gate.")

@@ -5,8 +5,9 @@ With Z1 the optimizer's states are divided over the ranks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any
 
 import torch
 from torch import distributed, nn
@@ -15,8 +16,6 @@ from torch.nn.parallel import DistributedDataParallel
 from transformers import PreTrainedConfig
 
 from llmexp.launchers.models import assembly
-from llmexp.launchers.torch_native.fused_backward import average_in_backward
-from llmexp.launchers.torch_native.master_copy import MasterCopy
 from llmexp.measure.dtypes import torch_dtype
 from llmexp.training.plan.training_plan import TrainingPlan
 
@@ -34,7 +33,7 @@ class Replicated:
         assembly.compile_atom(self.module, assembly.method_of(plan))
         self.model = self._wrapped(device)
         if plan.config.optimizer.fused_backward and plan.dims.dp > 1:
-            average_in_backward(assembly.trained(self.module))
+            _average_in_backward(assembly.trained(self.module))
         self.optimizer = optimizer(plan, assembly.trained(self.module))
 
     def begin_pass(self, *, last: bool) -> None:
@@ -88,4 +87,49 @@ def _local(plan: TrainingPlan, parameters: Iterable[nn.Parameter]) -> torch.opti
     precision = plan.config.precision
     if precision.master == precision.parameters:
         return assembly.optimizer(plan, parameters)
-    return MasterCopy(parameters, torch_dtype(precision.master), partial(assembly.optimizer, plan))
+    return _MasterCopy(parameters, torch_dtype(precision.master), partial(assembly.optimizer, plan))
+
+
+def _average_in_backward(parameters: Iterable[nn.Parameter]) -> None:
+    """Add hooks that average gradients; call this before the optimizer adds its own hooks.
+
+    Backward reaches the parameters in the same order on all ranks.
+    """
+    for parameter in parameters:
+        parameter.register_post_accumulate_grad_hook(_average)
+
+
+def _average(parameter: nn.Parameter) -> None:
+    if parameter.grad is not None:
+        parameter.grad /= distributed.get_world_size()
+        distributed.all_reduce(parameter.grad)
+
+
+class _MasterCopy(torch.optim.Optimizer):
+    """An optimizer of copies, which `make` builds: it updates the copies, then rounds them into the parameters.
+
+    At each step it gets the gradients in the copies' dtype.
+    """
+
+    def __init__(
+        self,
+        parameters: Iterable[nn.Parameter] | list[dict[str, Any]],
+        dtype: torch.dtype,
+        make: Callable[[list[nn.Parameter]], torch.optim.Optimizer],
+    ) -> None:
+        super().__init__(parameters, {})
+        self._parameters: list[nn.Parameter] = [
+            parameter for group in self.param_groups for parameter in group["params"]
+        ]
+        self._copies = [nn.Parameter(parameter.detach().to(dtype)) for parameter in self._parameters]
+        self.inner = make(self._copies)
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Update the copies; each gradient is dropped once it is converted, so that never both are whole."""
+        for parameter, copy in zip(self._parameters, self._copies, strict=True):
+            if parameter.grad is not None:
+                copy.grad, parameter.grad = parameter.grad.to(copy.dtype), None
+        self.inner.step()
+        self.inner.zero_grad()
+        torch._foreach_copy_([parameter.data for parameter in self._parameters], [copy.data for copy in self._copies])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,13 @@ import torch
 from accelerate import init_empty_weights
 from safetensors import SafetensorError
 from safetensors.torch import save_file
+from torch import nn
+from torch.distributed.tensor import DTensor
 
 from llmexp.errors import RecordError
 from llmexp.launchers.models import assembly
 from llmexp.launchers.models.building import named_weights, transformer
 from llmexp.launchers.rank.frame import Rank
-from llmexp.launchers.training.gathering import whole
 from llmexp.measure.dtypes import torch_dtype
 from llmexp.schema import HfModel, ModelConfig
 from llmexp.training.plan.artifacts import Kept
@@ -33,7 +35,6 @@ TOKENIZER_FILES = (
     "generation_config.json",
 )
 ADAPTER_NAME = ".default"
-
 State = dict[str, torch.Tensor]
 
 
@@ -160,3 +161,26 @@ def _as_readable_as_other_files(folder: Path) -> None:
     for file in folder.rglob("*"):
         if file.is_file():
             file.chmod(0o666 & ~umask)
+
+
+@contextmanager
+def whole(parameters: Sequence[nn.Parameter], device: torch.device) -> Iterator[list[torch.Tensor]]:
+    """Give every rank all of these parameters inside the context, which all ranks enter together.
+
+    Partitioned ones are gathered on `device`.
+    """
+    if any(hasattr(parameter, "ds_id") for parameter in parameters):
+        import deepspeed  # ZeRO-3 is what has made them so
+
+        with deepspeed.zero.GatheredParameters(list(parameters)):
+            yield [parameter.data for parameter in parameters]
+    else:
+        yield [_whole(parameter.detach(), device) for parameter in parameters]
+
+
+def _whole(held: torch.Tensor, device: torch.device) -> torch.Tensor:
+    if not isinstance(held, DTensor):
+        return held
+    part: Any = held.to(device)  # still a DTensor
+    gathered: torch.Tensor = part.full_tensor()
+    return gathered

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from io import TextIOBase
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO, cast
 
 from llmexp.answers.measured import MeasuredRun, measured_run
 from llmexp.answers.planned import PlannedRun, planned_run
 from llmexp.cli.app import CONFIG, hydra_app
 from llmexp.cli.launchers import PlannedTask
-from llmexp.cli.logged import LOGGER, logged
 from llmexp.cli.overrides import accept, print_replaced
 from llmexp.cli.words import jobs_and_launcher, own_folder, search_path
 from llmexp.errors import ConfigError, in_one_line
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
     from llmexp.cli.hydra_private import Hydra
 
 Place = str | os.PathLike[str]
+_LOGGER = logging.getLogger("llmexp")
+_WARNING = "llmexp: "
+_LOGGER.addHandler(logging.NullHandler())  # silent, unless the program asks for logs
 
 
 def plan(*words: str, config_dir: Place | None = None) -> list[PlannedRun]:
@@ -56,7 +61,7 @@ def run(*words: str, config_dir: Place | None = None) -> list[MeasuredRun]:
             raise ConfigError('no run is named: llmexp.run("method=Naive", "model=tiny") measures one')
         args = _arguments(words, config_dir)
         if task := idle_task():
-            LOGGER.warning("%s", idle_line(task))
+            _LOGGER.warning("%s", idle_line(task))
             return []
         folder = own_folder(args)
         with _nothing_left(), hydra_app(folder) as hydra:
@@ -134,8 +139,55 @@ def _nothing_left() -> Iterator[None]:
 @contextmanager
 def _as_library() -> Iterator[None]:
     """Print nothing, and raise errors for wrong words in one line."""
-    with logged():
+    with _logged():
         try:
             yield
         except ConfigError as error:
             raise type(error)(in_one_line(plain(str(error)))) from error
+
+
+class _Logged(TextIOBase):
+    """A text stream whose lines are logged: lines that begin with `llmexp:` as warnings, others as information.
+
+    `stream` takes what a handler of the program's own writes while a line is logged.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream, self._line, self._logs = stream, "", False
+
+    def write(self, text: str) -> int:
+        """Log every line that is complete."""
+        if self._logs:
+            return self._stream.write(text)
+        *lines, self._line = (self._line + text).split("\n")
+        for line in lines:
+            self._log(line)
+        return len(text)
+
+    def end(self) -> None:
+        """Log what was not ended by a line end."""
+        rest, self._line = self._line, ""
+        self._log(rest)
+
+    def _log(self, line: str) -> None:
+        shown = plain(line).rstrip()
+        if not shown:
+            return
+        self._logs = True
+        try:
+            level = logging.WARNING if shown.startswith(_WARNING) else logging.INFO
+            _LOGGER.log(level, "%s", shown.removeprefix(_WARNING))
+        finally:
+            self._logs = False
+
+
+@contextmanager
+def _logged() -> Iterator[None]:
+    """Log what is printed within the block, by whichever thread of the process."""
+    out, err = _Logged(sys.stdout), _Logged(sys.stderr)
+    try:
+        with redirect_stdout(cast(TextIO, out)), redirect_stderr(cast(TextIO, err)):
+            yield
+    finally:
+        out.end()
+        err.end()

@@ -7,8 +7,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from llmexp.errors import ConfigError
 from llmexp.launch.compilers import compiler_variables
-from llmexp.launch.fetch import fetch_weights
+from llmexp.launch.display import say
 from llmexp.launch.runtime import Runtime
 from llmexp.machine.processor import usable_cores
 from llmexp.record.installed import version_of
@@ -20,6 +21,8 @@ _ALLOCATOR, _RENAMED_IN = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"), (2,
 # torch rounds pinned memory up to powers of two. Larger blocks than this, such as ZeRO's state on the host, are not
 # rounded, nor kept when they are freed. Older versions refuse the word.
 _EXACTLY_PINNED, _EXACTLY_PINNED_FROM = "pinned_max_cached_size_mb:1024", (2, 13)
+_FETCHER = ("-m", "llmexp.launchers.models.hub")
+_LOOK_S = 10.0
 
 
 def prepare(plan: RunPlan, log: Path) -> dict[str, str]:
@@ -27,7 +30,7 @@ def prepare(plan: RunPlan, log: Path) -> dict[str, str]:
 
     `log` is the log of the fetching. Raises ConfigError or BuildError where the node cannot be prepared.
     """
-    fetch_weights(plan, log)
+    _fetch_weights(plan, log)
     built = get_engine(plan.config.task.name, plan.config.engine.name).prepare(plan)
     return environment(plan, built | compiler_variables(plan))
 
@@ -80,3 +83,28 @@ def _threads(plan: RunPlan) -> dict[str, str]:
     if threads is None:
         threads = max(1, usable_cores() // plan.ranks_per_node)
     return dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
+
+
+def _fetch_weights(plan: RunPlan, log: Path) -> None:
+    """Fetch what a hub name needs and this node's cache lacks, and print the progress.
+
+    Raises ConfigError in one line where that fails.
+    """
+    model = plan.model_to_fetch
+    if model is None or Path(model.path).expanduser().is_dir():
+        return
+    runtime, log = Runtime(plan), log.absolute()
+    say(f"looking for {model.path} in the Hugging Face cache and on its hub ...")
+    words = [runtime.python, *_FETCHER, model.path, *(["code"] if model.trust_remote_code else [])]
+    with runtime.start(words, log, {**os.environ, **plan.config.runtime.environment}) as fetcher:
+        while not fetcher.ends_within(_LOOK_S):
+            say(_last_line(log))
+        code = fetcher.stop()
+    if code:
+        raise ConfigError(_last_line(log) or f"model.path={model.path} could not be fetched: see {log}")
+
+
+def _last_line(log: Path) -> str:
+    """Return the last line, or a progress bar's present state: the bar goes to the line's start for each state."""
+    lines = [line.strip() for line in log.read_text(errors="replace").replace("\r", "\n").splitlines()]
+    return next((line for line in reversed(lines) if line), "")

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import time
+from collections import deque
+from collections.abc import Iterable
 from pathlib import Path
 
 from llmexp.launch.follow import SampleFollower
 from llmexp.launch.no_steps_hint import no_steps_hint
-from llmexp.launch.recent import Recent
 from llmexp.launch.turns import Order
 from llmexp.record.digits import GIB, rounded, three_digits
 from llmexp.record.duration import duration
 from llmexp.record.plan import RunPlan
 from llmexp.record.printed import Logs, Output
+from llmexp.record.samples import Sample
 from llmexp.registry import get_task
 
 # After this much printing without a step, the program is taken to report no steps to llmexp.
 UNHEARD_AFTER_S = 30.0
+FEWEST = 10
 
 
 class Progress:
@@ -114,3 +117,46 @@ class Progress:
     @property
     def _steps_left(self) -> int:
         return max(0, self.steps_per_repeat - self._steps) + self._repeats_left * self.steps_per_repeat
+
+
+class Recent:
+    """The last FEWEST samples, and all that ended while the last one took its time.
+
+    Steps end one after the other. Requests are under way together: those that end in a second are as many as a server
+    answers in a second, however long each has waited, and those of one batch end at the same moment.
+    """
+
+    def __init__(self) -> None:
+        self._samples: deque[Sample] = deque()
+        self._begin_s = 0.0
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def clear(self) -> None:
+        """Forget all samples."""
+        self._samples.clear()
+
+    def extend(self, samples: Iterable[Sample]) -> None:
+        """Take further samples, in the order in which they ended."""
+        for sample in samples:
+            if not self._samples:
+                self._begin_s = sample.t_start_s
+            self._samples.append(sample)
+            while len(self) > FEWEST and self._samples[0].t_end_s <= sample.t_start_s:
+                self._begin_s = self._samples.popleft().t_end_s
+
+    @property
+    def last(self) -> Sample:
+        """The sample that ended last; call only where there is one."""
+        return self._samples[-1]
+
+    @property
+    def amount(self) -> float:
+        """The work done in them, in the unit of the task's rate."""
+        return sum(sample.amount for sample in self._samples)
+
+    @property
+    def seconds(self) -> float:
+        """The seconds in which they ended, more than 0."""
+        return max(self.last.t_end_s - self._begin_s, 1e-9)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from llmexp.errors import LlmexpError
-from llmexp.launch.advice import advised
 from llmexp.launch.attempt import check_still_mine, only_attempt, set_aside
 from llmexp.launch.classify import Ended, classify
 from llmexp.launch.collect import conclude, precise_enough
@@ -17,6 +17,7 @@ from llmexp.launch.detect import detect
 from llmexp.launch.display import display, say
 from llmexp.launch.ending import SUCCESS, Ending, in_words
 from llmexp.launch.interrupt import interrupted_by, signals_ignored, signals_interrupt
+from llmexp.launch.no_steps_hint import no_steps_hint
 from llmexp.launch.nodes.group import Group
 from llmexp.launch.nodes.peers import PeerNodes, peers_of
 from llmexp.launch.nodes.place import place_of
@@ -35,8 +36,10 @@ from llmexp.record.environment import capture
 from llmexp.record.folder import RunFolder
 from llmexp.record.identity import process_identity
 from llmexp.record.plan import RunPlan
+from llmexp.record.printed import Logs
 from llmexp.record.result import RunResult, RunStatus
 from llmexp.record.system import SystemSampler
+from llmexp.registry import get_engine
 from llmexp.schema.run import PYTHON
 
 SYSTEM_INTERVAL_S = 5.0
@@ -164,7 +167,7 @@ def _run_repeat(
     ending = (
         reached or _of_others(group) or classify(Ended(repeat, plan.processes, exit_code, killed_for_memory, launcher))
     )
-    return advised(plan, repeat, ending)
+    return _advised(plan, repeat, ending)
 
 
 def _team(plan: RunPlan, folder: RunFolder) -> PeerNodes:
@@ -185,3 +188,18 @@ def _of_others(group: Group) -> Ending | None:
         return Ending(RunStatus.KILLED, f"{', '.join(map(str, group.lost))} was lost")
     unable = next(iter(group.unable), None)
     return Ending(unable.status, f"{unable}: {unable.reason}") if unable else None
+
+
+def _advised(plan: RunPlan, repeat: Path, ending: Ending) -> Ending:
+    """Return the ending with the advice appended to its reason."""
+    advice = ""
+    if ending.status is RunStatus.FAILED:
+        advice = get_engine(plan.config.task.name, plan.config.engine.name).advice(plan.config, ending.reason)
+    elif ending.status is RunStatus.TIMEOUT and not _has_steps(repeat):
+        told = no_steps_hint(plan, Logs(repeat).read())
+        advice = f"no step was heard of: {told}" if told else ""
+    return replace(ending, reason=f"{ending.reason}; {advice}") if advice else ending
+
+
+def _has_steps(repeat: Path) -> bool:
+    return any(path.stat().st_size for path in repeat.glob("samples.*.jsonl"))

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ import torch
 from torch import distributed
 from torch.profiler import ProfilerActivity, profile
 
+from llmexp.dtypes import SINGLE, by_trace
 from llmexp.machine.own_threads import await_others_asleep
-from llmexp.measure.products import products_in
 
 # Names in the profiler's table that show how attention was computed, the most specific first.
 _ATTENTION = (
@@ -28,9 +29,12 @@ _ATTENTION = (
     # torch.compile names a kernel after the operators in it; the loss has a log_softmax.
     r"(triton|cpp)_\w*fused\w*(?<!log)_softmax",
 )
-
 # Names of kernels that are templates can have a thousand characters.
 LONGEST_NAME = 120
+# The operators that compute a product themselves, each with the place of its first matrix among its arguments.
+_PRODUCTS = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1, "aten::_scaled_mm": 0}
+# Rotary frequencies and the like are products too, whatever the model computes in.
+_WORTH_NAMING = 0.01
 
 
 def _activities() -> list[ProfilerActivity]:
@@ -136,3 +140,24 @@ def trace_to(path: Path) -> Iterator[None]:
     with _profile() as profiler:
         yield
     profiler.export_chrome_trace(str(path))
+
+
+def products_in(events: Iterable[Any]) -> str | None:
+    """Name the dtypes with at least 1 % of all multiplications, most first; None where no product was seen.
+
+    `events` are Kineto's, recorded with shapes. fp32 on a GPU that may round operands to TF32 is named tf32.
+    """
+    multiplications: Counter[str] = Counter()
+    for event in events:
+        if (place := _PRODUCTS.get(event.name())) is not None and event.device_type().name == "CPU":
+            left, right = event.shapes()[place : place + 2]
+            dtype = event.dtypes()[place]
+            multiplications[by_trace().get(dtype, dtype)] += prod(left) * right[-1]
+    least = _WORTH_NAMING * multiplications.total()
+    found = [_as_computed(dtype) for dtype, count in multiplications.most_common() if count and count >= least]
+    return " and ".join(found) or None
+
+
+def _as_computed(dtype: str) -> str:
+    rounds = torch.cuda.is_available() and torch.backends.cuda.matmul.allow_tf32
+    return "tf32" if dtype == SINGLE and rounds else dtype

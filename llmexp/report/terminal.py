@@ -14,7 +14,6 @@ from llmexp.report.cells import in_unit
 from llmexp.report.columns import Column
 from llmexp.report.compare import Comparison, Difference, MetricRatio, ending
 from llmexp.report.repeat import repeat_lines
-from llmexp.report.same_cells import part_same
 from llmexp.report.screen import as_table, console, fitting, name_left_out, print_detail, write
 from llmexp.report.section import ReportSection
 from llmexp.report.table import Report
@@ -123,3 +122,19 @@ def _ratio(ratio: MetricRatio) -> str:
     if ratio.value is None:
         return ""
     return f"{ratio.value:.3f}" + (f" ({ratio.interval[0]:.3f} to {ratio.interval[1]:.3f})" if ratio.interval else "")
+
+
+def part_same(columns: Sequence[Column]) -> tuple[list[Column], str]:
+    """Return the columns to show, and a line on those whose cells are all the same; empty where there are none.
+
+    The line takes columns that identify runs and those that may be dropped; the rate and others that always stay do.
+    A table of one row keeps all its columns.
+    """
+    same = [column for column in columns if _is_same(column)]
+    said = "; ".join(f"{column.header} {column.cells[0]}".replace("\u00a0", " ") for column in same)
+    return [column for column in columns if column not in same], f"same in every row: {said}" if said else ""
+
+
+def _is_same(column: Column) -> bool:
+    cells = set(column.cells)
+    return (column.left or column.dispensable > 0) and len(column.cells) > 1 and len(cells) == 1 and cells != {""}

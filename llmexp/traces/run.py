@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from llmexp.errors import TraceError
 from llmexp.record.breakdown import Breakdown, RunBreakdown
 from llmexp.record.calibration import Calibration
 from llmexp.record.counted import CountedPeaks
 from llmexp.record.folder import RunFolder
+from llmexp.record.samples import Record
 from llmexp.record.timeline import Timeline, write_timeline
 from llmexp.traces.breakdown import break_down, read_profile
 from llmexp.traces.collectives import Calls, collective_times, joined
 from llmexp.traces.messages import moved_bytes
 from llmexp.traces.timeline import timeline
-from llmexp.traces.windows import together
 
 _NUMBER = re.compile(r"\d+")
 _WINDOW = re.compile(r"(rank\d+)\.\d+\.json")
 # The traces that a run keeps are no larger together, but for the first rank's, which it keeps whatever its size.
 KEPT_BYTES = 50_000_000
+R = TypeVar("R", bound=Record)
+# What rows of one table are known by; the other numbers of such rows add up.
+_KEYS: dict[str, tuple[str, ...]] = {
+    "phases": ("phase",),
+    "modules": ("phase", "path", "recomputed"),
+    "kernels": ("name", "kind"),
+}
+_LARGEST: dict[str, str] = {"kernels": "work_ns", "gemms": "work_ns", "attention": "work_ns"}
+_SUMMED = ("calls", "work_ns")
 
 
 def break_down_run(
@@ -176,3 +185,48 @@ def _sum(windows: Sequence[Mapping[str, int]]) -> dict[str, int]:
 def _mean(ranks: Sequence[Mapping[str, int]]) -> dict[str, int]:
     kinds = dict.fromkeys(kind for of_rank in ranks for kind in of_rank)
     return {kind: sum(of_rank.get(kind, 0) for of_rank in ranks) // len(ranks) for kind in kinds}
+
+
+def together(windows: Sequence[Breakdown]) -> Breakdown:
+    """Return one breakdown of all windows; their lists of costly shapes and kernels were cut off one by one."""
+    first = windows[0]
+    if len(windows) == 1:
+        return first
+    numbers = {name: sum(getattr(each, name) for each in windows) for name in _numbers(first)}
+    tables = {name: _rows(name, [row for each in windows for row in getattr(each, name)]) for name in _tables(first)}
+    kinds = dict.fromkeys(kind for each in windows for kind in each.kinds)
+    return first.model_copy(
+        update={
+            **numbers,
+            **tables,
+            "source": ", ".join(each.source for each in windows),
+            "kinds": {kind: sum(each.kinds.get(kind, 0) for each in windows) for kind in kinds},
+            "truncated": any(each.truncated for each in windows),
+        }
+    )
+
+
+def _numbers(found: Record) -> list[str]:
+    return [name for name, value in found if isinstance(value, int | float) and not isinstance(value, bool)]
+
+
+def _tables(found: Record) -> list[str]:
+    return [name for name, value in found if isinstance(value, list)]
+
+
+def _rows(table: str, rows: Sequence[Any]) -> list[Any]:
+    summed = _added(rows, table)
+    if order := _LARGEST.get(table):
+        summed.sort(key=lambda row: -getattr(row, order))
+    return summed
+
+
+def _added(rows: Iterable[R], table: str) -> list[R]:
+    found: dict[Hashable, R] = {}
+    for row in rows:
+        added = [name for name in _numbers(row) if name not in _KEYS[table]] if table in _KEYS else _SUMMED
+        key = tuple(repr(value) for name, value in row if name not in added)
+        known = found.get(key)
+        sums = {name: getattr(known, name) + getattr(row, name) for name in added} if known else {}
+        found[key] = row.model_copy(update=sums)
+    return list(found.values())

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from math import isfinite
 from pathlib import Path
 
 from llmexp.analysis.metric import Metrics
 from llmexp.analysis.stability import is_known_to
+from llmexp.errors import RecordError
+from llmexp.record.folder import RunFolder
 from llmexp.record.memory import Fit
-from llmexp.record.result import Doubt, DoubtKind, Metric, ResultPoint, RunResult
+from llmexp.record.result import Doubt, DoubtKind, Metric, ResultPoint, RunResult, RunStatus
 from llmexp.record.samples import StepSample, TrainingSummary
 from llmexp.report.row import Row
 from llmexp.tasks.base import Task
+from llmexp.tasks.resolve import resolve
 from llmexp.training.config import TrainingConfig
 from llmexp.training.convergence import divergence
 from llmexp.training.describe import describe, precision_note
@@ -22,7 +26,6 @@ from llmexp.training.outside_metrics import all_metrics
 from llmexp.training.plan.fit import fit_of
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.planning import plan_training
-from llmexp.training.prior_oom import out_of_memory_already
 from llmexp.training.repeats import RunConstants, TrainingRepeat
 from llmexp.training.report.row import TrainingRow
 from llmexp.training.report.searched_batch_plot import draw_search
@@ -132,11 +135,39 @@ class Training(Task[TrainingConfig, TrainingPlan]):
 
     def predicted_outcome(self, plan: TrainingPlan, sweep: Path, stack: str) -> str | None:
         """Foretell out of memory where a smaller batch already ran out of it."""
-        return out_of_memory_already(plan, sweep, stack)
+        return _out_of_memory_already(plan, sweep, stack)
 
     def pilot(self, plan: TrainingPlan) -> TrainingPlan | None:
         """Return a run of twice three of the plan's steps."""
         return pilot(plan)
+
+
+def _out_of_memory_already(plan: TrainingPlan, sweep: Path, stack: str) -> str | None:
+    """Say that the same run with a smaller batch.micro ran out of memory on this stack, or return None.
+
+    force=true starts the run all the same.
+    """
+    tried = (
+        [] if plan.config.force else [micro for micro in _out_of_memory(plan, sweep, stack) if micro < plan.batch.micro]
+    )
+    return f"out of memory already at batch.micro={min(tried)}; force=true starts it all the same" if tried else None
+
+
+def _out_of_memory(plan: TrainingPlan, sweep: Path, stack: str) -> Iterator[int]:
+    """Yield batch.micro of the runs of the sweep that ran out of memory and differ from this plan in nothing else."""
+    for path in sorted(sweep.glob(f"{'_'.join(plan.subject.values())}_*")):
+        sibling = RunFolder(path)
+        with suppress(RecordError):  # written by another version, which says nothing of this run
+            result = sibling.result()
+            if not result or not result.batch or (result.status, result.stack) != (RunStatus.OOM, stack):
+                continue
+            if _differs_in_batch_alone(TrainingPlan.read(sibling.plan_path), plan):
+                yield result.batch.micro
+
+
+def _differs_in_batch_alone(sibling: TrainingPlan, plan: TrainingPlan) -> bool:
+    batch = plan.config.batch.model_copy(update={"accumulation": sibling.config.batch.accumulation})
+    return resolve(sibling.config.model_copy(update={"batch": batch})).id == plan.id
 
 
 PRETRAIN, FINETUNE = Training("pretrain"), Training("finetune")

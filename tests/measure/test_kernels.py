@@ -15,9 +15,10 @@ from patience import HANG_S
 from torch import distributed, nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.profiler import ProfilerActivity, profile
 
 from llmexp.measure import kernels
-from llmexp.measure.kernels import KernelProbe, _operators, trace_to
+from llmexp.measure.kernels import KernelProbe, _operators, products_in, trace_to
 
 
 def attend(backend: SDPBackend | None) -> None:
@@ -113,3 +114,42 @@ def test_a_trace_is_compressed_json_with_the_operators_that_ran(tmp_path: Path) 
         attend(None)
     names = {event["name"] for event in json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]}
     assert "aten::_softmax" in names
+
+
+def seen(work) -> str | None:
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiler:
+        work()
+    return products_in(profiler.profiler.kineto_results.events())
+
+
+def step(model: torch.nn.Module, dtype: torch.dtype = torch.float32) -> None:
+    model(torch.randn(4, 8, 32, dtype=dtype)).sum().backward()
+
+
+def test_products_are_named_by_the_dtype_of_their_operands():
+    assert seen(lambda: step(torch.nn.Linear(32, 32))) == "fp32"
+    assert seen(lambda: step(torch.nn.Linear(32, 32).bfloat16(), torch.bfloat16)) == "bf16"
+
+
+def test_autocast_shows_although_parameters_stay_in_fp32():
+    model = torch.nn.Linear(32, 32)
+
+    def autocast() -> None:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            step(model)
+
+    assert seen(autocast) == "bf16"
+    assert model.weight.dtype == torch.float32
+
+
+def test_small_products_in_another_dtype_are_not_named_and_large_ones_are():
+    def both(size: int) -> None:
+        step(torch.nn.Linear(32, 32).bfloat16(), torch.bfloat16)
+        torch.randn(size, size) @ torch.randn(size, size)
+
+    assert seen(lambda: both(4)) == "bf16"
+    assert seen(lambda: both(64)) == "fp32 and bf16"
+
+
+def test_without_products_there_is_no_dtype():
+    assert seen(lambda: torch.randn(3).exp()) is None

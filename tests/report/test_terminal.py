@@ -1,8 +1,9 @@
 import pytest
 
 from llmexp.record.result import Metric
+from llmexp.report.columns import Column
 from llmexp.report.table import build_report
-from llmexp.report.terminal import print_report
+from llmexp.report.terminal import part_same, print_report
 
 MEASURED = {
     "tokens_per_s": Metric(mean=7123.4, std_between_repeats=123.4, n=3),
@@ -11,6 +12,10 @@ MEASURED = {
     "mfu": 0.4,
     "tflops_per_s_per_gpu": 124.0,
 }
+MODEL = Column("model", ("7b", "7b"), left=True)
+METHOD = Column("method", ("F", "R"), left=True)
+RATE = Column("tokens/s", ("1", "1"))
+MFU = Column("MFU\u00a0%", ("40.0", "40.0"), dispensable=6)
 
 
 @pytest.fixture
@@ -45,3 +50,12 @@ def test_a_run_is_repeated_by_the_shared_words_and_its_method(report, monkeypatc
 def test_reasons_are_printed_as_they_are(make_run, capsys):
     print_report(build_report([make_run(status="failed", reason="[bold]list[0][/bold] at 3")]))
     assert "(1) [bold]list[0][/bold] at 3" in capsys.readouterr().out.splitlines()
+
+
+def test_what_differs_and_what_always_stays_is_shown():
+    assert part_same([MODEL, METHOD, RATE, MFU]) == ([METHOD, RATE], "same in every row: model 7b; MFU % 40.0")
+
+
+def test_one_row_keeps_its_columns():
+    alone = [Column("model", ("7b",), left=True)]
+    assert part_same(alone) == (alone, "")

@@ -6,8 +6,7 @@ import pytest
 from rich.console import Console
 
 from llmexp.record.folder import RunFolder
-from llmexp.slurm.advance import Advances
-from llmexp.slurm.board import table_of
+from llmexp.slurm.board import Advances, table_of
 from llmexp.slurm.follow import Followed
 from llmexp.slurm.jobs import Submitted
 from llmexp.slurm.queue import JobState, QueuedJob
@@ -29,7 +28,7 @@ def runs(tmp_path: Path, tiny_plan) -> list[Followed]:
 @pytest.fixture
 def shown(runs, monkeypatch):
     """The table's lines, by the run that they are of."""
-    monkeypatch.setattr("llmexp.slurm.advance.READ_EVERY_S", 0.0)
+    monkeypatch.setattr("llmexp.slurm.board.READ_EVERY_S", 0.0)
     advances = Advances()
 
     def show() -> dict[str, str]:

@@ -9,8 +9,7 @@ from llmexp.record.folder import RunFolder
 from llmexp.record.ranges import DECODE, PREFILL
 from llmexp.record.timeline import read_timeline
 from llmexp.traces.breakdown import break_down, read_profile
-from llmexp.traces.run import break_down_run, ranks_of, traces_of, write_breakdown
-from llmexp.traces.windows import together
+from llmexp.traces.run import break_down_run, ranks_of, together, traces_of, write_breakdown
 
 SHAPES = {"Input Dims": [[8, 16], [16, 4]], "Input type": ["float", "float"], "Concrete Inputs": ["", ""]}
 

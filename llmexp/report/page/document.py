@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import shlex
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from importlib.resources import files
@@ -16,7 +18,6 @@ from typing import Any
 from llmexp.errors import RecordError
 from llmexp.record.reading import plain
 from llmexp.record.redact import redact, redact_all
-from llmexp.report.page.asked import asked, shared_command
 from llmexp.report.page.tables import (
     Table,
     certainty_table,
@@ -27,9 +28,11 @@ from llmexp.report.page.tables import (
 )
 from llmexp.report.picture import can_draw
 from llmexp.report.provenance import provenance
+from llmexp.report.row import OOM, Row
 from llmexp.report.section import ReportSection
 from llmexp.report.setup_paragraph import setup_paragraph
 from llmexp.report.table import Report
+from llmexp.report.text_list import listed
 
 PACKAGE = "llmexp.report.page"
 NEEDED = ("jinja2", "plotly")
@@ -79,8 +82,8 @@ def _section(section: ReportSection) -> dict[str, Any]:
     tables = _section_tables(section)
     return {
         "title": section.title or "runs",
-        "asked": asked(section) if section.rows else [],
-        "command": shared_command(section.rows),
+        "asked": _asked(section) if section.rows else [],
+        "command": _shared_command(section.rows),
         "answers": section.answers,
         "charts": [chart.figure for chart in section.charts],
         "matrices": [asdict(matrix) for matrix in section.matrices],
@@ -147,3 +150,32 @@ def _plotly() -> str:
 
 def _digest(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def _asked(section: ReportSection) -> list[tuple[str, str]]:
+    """Return pairs of a term and what it was: subjects, hardware, ranks, runs by state."""
+    rows = section.rows
+    found = [(name, listed(_values(rows, name))) for name in (rows[0].plan.subject if rows else {})]
+    found += [("hardware", listed(list(dict.fromkeys(row.hardware for row in rows))))]
+    found += [("ranks", listed(list(dict.fromkeys(str(row.processes) for row in rows))))]
+    states = Counter("out of memory" if row.state == OOM else row.state for row in rows)
+    ended = ", ".join(f"{count} {state}" for state, count in states.most_common())
+    return [*found, ("sweep", listed(_sweeps(rows))), ("runs", f"{len(rows)}: {ended}")]
+
+
+def _shared_command(rows: Sequence[Row]) -> str:
+    """Return the words that the commands of all rows share, with an ellipsis where others stand."""
+    commands = [row.words for row in rows]
+    if not commands:
+        return ""
+    kept = set(commands[0]).intersection(*commands)
+    words = [shlex.quote(word) if word in kept else "…" for word in commands[0]]
+    return " ".join(word for place, word in enumerate(words) if word != "…" or words[place - 1 : place] != ["…"])
+
+
+def _values(rows: Sequence[Row], name: str) -> list[str]:
+    return list(dict.fromkeys(row.plan.subject[name] for row in rows if name in row.plan.subject))
+
+
+def _sweeps(rows: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(row.plan.config.sweep.name for row in rows))

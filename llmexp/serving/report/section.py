@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from llmexp.report.breakdown.plot import draw_breakdowns
 from llmexp.report.columns import Detail
-from llmexp.report.page.chart import Chart
+from llmexp.report.page.chart import Chart, ChartTrace
 from llmexp.report.row import Row
 from llmexp.report.section import ReportSection
 from llmexp.serving.report.distributions import draw_distributions, draw_interactivity
-from llmexp.serving.report.held import held_lines
-from llmexp.serving.report.loads import knee_lines, loads_table
-from llmexp.serving.report.page_charts import serving_charts
+from llmexp.serving.report.loads import Load, knee_lines, loads_of, loads_table
 from llmexp.serving.report.profiled import ProfiledRun, profile_details, profiled_runs, unprofiled_lines
 from llmexp.serving.report.same_work import same_work_lines
 
 LENGTHS = {"prompt": "{} in", "output": "{} out"}
 _IN_LABEL = LENGTHS | {"devices": "tp {}", "requests": "{} requests", "loads": "at {}"}
-
 # As many runs a picture of profiled steps has, with three bars each at most.
 MOST_BARS = 8
+_HELD = {"weights_bytes_from": "weights", "kv_cache_from": "tokens of the KV cache"}
+# Nobody tells more lines apart.
+_MOST_LINES = 12
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class ServingSection(ReportSection):
     @cached_property
     def legend(self) -> list[str]:
         """The meaning of the columns, and which runs did the same work."""
-        found = [*super().legend, *held_lines(self.rows, self.label), *same_work_lines(self.rows, self.label)]
+        found = [*super().legend, *_held_lines(self.rows, self.label), *same_work_lines(self.rows, self.label)]
         return [*found, *self.beside.legend("end"), *unprofiled_lines(self.profiled)]
 
     @property
@@ -78,7 +78,7 @@ class ServingSection(ReportSection):
     @property
     def charts(self) -> Sequence[Chart]:
         """Latency over throughput."""
-        return list(serving_charts(self.rows, self.label))
+        return list(_serving_charts(self.rows, self.label))
 
     def draw_more(self, path: Path) -> list[Path]:
         """Draw the distributions of latencies, and throughput against interactivity."""
@@ -92,3 +92,57 @@ class ServingSection(ReportSection):
             written.append(path.with_name(f"{path.stem}_modules{path.suffix}"))
             draw_breakdowns(steps[:MOST_BARS], self.title, written[-1])
         return [*written, *super().draw_more(path)]
+
+
+def _held_lines(rows: Sequence[Row], label: Callable[[Row], str]) -> Iterator[str]:
+    """Yield a line for weights and one for the cache: the sources, each with its runs where there are several."""
+    for name, what in _HELD.items():
+        by_source: dict[str, list[str]] = {}
+        for row in rows:
+            source = row.result.what_ran.get(name) if row.result else None
+            if source:
+                by_source.setdefault(str(source), []).append(label(row))
+        if by_source:
+            yield f"{what}: by {'; by '.join(_words(by_source))}"
+
+
+def _words(by_source: dict[str, list[str]]) -> list[str]:
+    if len(by_source) == 1:
+        return list(by_source)
+    return [f"{source} ({', '.join(dict.fromkeys(runs))})" for source, runs in by_source.items()]
+
+
+def _serving_charts(rows: Sequence[Row], label: Callable[[Row], str]) -> Iterator[Chart]:
+    """Yield latencies at the median and the 99th percentile over answered requests, and tokens/s over a user's."""
+    loads = [load for load in loads_of(rows) if load.mean("requests_per_s")]
+    note = "A point is a load; latencies count from when a request was due."
+    for metric, words in (("ttft", "Time to first token"), ("end_to_end", "End-to-end latency")):
+        traces = [
+            trace
+            for percentile in ("p50", "p99")
+            for trace in _traces(loads, label, percentile, _latency(f"{metric}_{percentile}_s"))
+        ]
+        if traces:
+            yield Chart(f"{words} over throughput", "answered requests/s", "ms", traces[:_MOST_LINES], note)
+
+
+def _latency(metric: str) -> Callable[[Load], float | None]:
+    def milliseconds(load: Load) -> float | None:
+        seconds = load.mean(metric)
+        return None if seconds is None else 1e3 * seconds
+
+    return milliseconds
+
+
+def _traces(
+    loads: Sequence[Load], label: Callable[[Row], str], percentile: str, value: Callable[[Load], float | None]
+) -> Iterator[ChartTrace]:
+    by_run: dict[str, list[tuple[float, float, str]]] = {}
+    for load in loads:
+        x, y = load.mean("requests_per_s"), value(load)
+        if x is not None and y is not None:
+            by_run.setdefault(label(load.row), []).append((x, y, load.name))
+    for name, points in by_run.items():
+        points.sort()
+        told = [f"{name} at {load}, {percentile}" for *_, load in points]
+        yield ChartTrace(f"{name}, {percentile}", [x for x, *_ in points], [y for _, y, _ in points], told)

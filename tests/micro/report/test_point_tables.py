@@ -9,8 +9,7 @@ import pytest
 from planning import make_plan
 
 from llmexp.micro.points import DURING
-from llmexp.micro.report.limits_table import limits_table
-from llmexp.micro.report.section import MicroSection
+from llmexp.micro.report.section import MicroSection, limits_table
 from llmexp.micro.report.tables import percent_of_peak, point_tables
 from llmexp.micro.report.units import in_bytes, in_seconds
 from llmexp.micro.task import MICRO

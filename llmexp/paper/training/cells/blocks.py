@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from llmexp.method import NAIVE
-from llmexp.paper.printed import ENGINE, LARGEST_HARDWARE, WORLD_SIZE, PaperCell
+from llmexp.paper.printed import DTYPE, ENGINE, LARGEST_HARDWARE, LORA_RANK, PARAMETERS, SEQ_LEN, WORLD_SIZE, PaperCell
+from llmexp.paper.training.cell import settings_unlike
 from llmexp.paper.training.cells.candidates import EMULATED, Candidate, of_batch, of_largest
 from llmexp.paper.training.cells.lines import ENGINES, LARGEST, Line, Table, tables
-from llmexp.paper.training.cells.unlike import unlike
 from llmexp.report.ratio import RateRatio
 from llmexp.report.row import OOM
 from llmexp.training.report.row import TrainingRow
 
 MEASURED, OUT_OF_MEMORY, NO_RUN = "measured", "out of memory", "no run"
 PEAK = "peak_allocated_bytes"
+_OWN_PRECISION = f"the memory that the paper prints is of {DTYPE} parameters and states"
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class Block:
         paper = line.printed.get(hardware) or line.printed[LARGEST_HARDWARE]
         engine = line.engine or ENGINE
         found = min(candidates, key=lambda each: _preference(each, paper, engine), default=None)
-        differences = tuple(unlike(found.row, paper, engine)) if found and not self.model else ()
+        differences = tuple(_unlike(found.row, paper, engine)) if found and not self.model else ()
         return Cell(line, paper, found, differences, not self.model and bool(found and not found.open_end))
 
     @cached_property
@@ -174,4 +175,46 @@ def _preference(candidate: Candidate, paper: PaperCell, engine: str) -> tuple[bo
     """Order answers first, those of known extent, those nearest to the paper's run, and measured ones."""
     row = candidate.row
     unknown = not candidate.is_answer
-    return unknown, bool(candidate.open_end), len(unlike(row, paper, engine)), row.state == OOM, row.id
+    return unknown, bool(candidate.open_end), len(_unlike(row, paper, engine)), row.state == OOM, row.id
+
+
+def _unlike(row: TrainingRow, cell: PaperCell, engine: str) -> list[str]:
+    """Return each difference that can be known; versions are not among them, since the paper states none."""
+    config, work = row.plan.config, row.work
+    checks = {
+        f"{_number(row)} parameters in model {row.model}": _is_other_shape(row),
+        f"{row.processes} x {row.hardware} instead of {WORLD_SIZE} x {cell.hardware}": row.hardware != cell.hardware
+        or row.processes != WORLD_SIZE,
+        f"engine {work['engine']} instead of {engine}": config.engine.name != engine,
+        f"{row.seq_len} positions a sample instead of {SEQ_LEN}": row.seq_len != SEQ_LEN,
+        f"{row.batch.accumulation} passes a step instead of 1": row.batch.accumulation != 1,
+        f"{row.layout} instead of data parallelism alone": bool(row.layout),
+        f"data {work['data']}": bool(work["data"]),
+        _padding(row): True,
+        f"adapter.rank={config.adapter.rank} instead of {LORA_RANK}": bool(row.plan.techniques.adapter)
+        and config.adapter.rank != LORA_RANK,
+        f"evidence {row.state}: memory is limited, not that of the device": row.state == "emulated",
+    }
+    differing = [words for words, differs in checks.items() if words and differs]
+    return [*differing, *(_explained(setting) for setting in settings_unlike(row))]
+
+
+def _explained(setting: str) -> str:
+    return f"{setting}: {_OWN_PRECISION}" if setting.startswith("precision=") else setting
+
+
+def _padding(row: TrainingRow) -> str:
+    """Say how many of the positions that tokens/s counts are tokens; empty where all are."""
+    real, rate = row.metric("real_tokens_per_s"), row.rate
+    if not real or not rate or real.mean >= rate.mean:
+        return ""
+    return f"padding: {real.mean / rate.mean:.0%} of the positions that tokens/s counts are tokens"
+
+
+def _is_other_shape(row: TrainingRow) -> bool:
+    known = PARAMETERS.get(row.model)
+    return bool(known and row.plan.parameters and row.plan.parameters != known)
+
+
+def _number(row: TrainingRow) -> str:
+    return f"{(row.plan.parameters or 0) / 1e9:.2f} billion"
