@@ -128,8 +128,8 @@ def trained(words: Sequence[str], variables: dict[str, str], python: str) -> Tra
 
 def _keep(run: Training, path: Path) -> None:
     """Add a run; most of what it was asked for is known from the rest."""
-    asked = {"optimizer.name": run.did.asked["optimizer.name"]}
-    line = run.model_copy(update={"did": run.did.model_copy(update={"asked": asked})}).model_dump_json()
+    requested = {"optimizer.name": run.did.requested["optimizer.name"]}
+    line = run.model_copy(update={"did": run.did.model_copy(update={"requested": requested})}).model_dump_json()
     with path.open("a", encoding="utf-8") as file:
         file.write(line + "\n")
 

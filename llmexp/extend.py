@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from llmexp.record.result import ResultPoint
     from llmexp.record.run_id import identity
     from llmexp.record.samples import RankSummary, Sample
-    from llmexp.report.columns import Column, Detail
+    from llmexp.report.columns import Column, ReportTable
     from llmexp.report.references.beside import Beside, ColumnPlace
     from llmexp.report.references.reference import Reference
     from llmexp.report.references.view import View
@@ -118,7 +118,7 @@ _PLACES = {
     "ColumnPlace": "llmexp.report.references.beside",
     "View": "llmexp.report.references.view",
     "Column": "llmexp.report.columns",
-    "Detail": "llmexp.report.columns",
+    "ReportTable": "llmexp.report.columns",
     # wrong input
     "ConfigError": "llmexp.errors",
 }
@@ -152,7 +152,7 @@ __all__ = [
     "ColumnPlace",
     "View",
     "Column",
-    "Detail",
+    "ReportTable",
     "ConfigError",
     "DeepSpeedEngine",
     "Engine",

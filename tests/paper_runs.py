@@ -27,11 +27,11 @@ def views(*folders: RunFolder, asked: Container[str] = ()) -> list[View]:
 
 def line(view: View, method: str, model: str = "") -> dict[str, str]:
     """The cells of a method's first line, or of its line among those of a model."""
-    columns = {column.header: column.cells for column in view.detail.columns}
+    columns = {column.header: column.cells for column in view.table.columns}
     start = columns["model"].index(model) if model else 0
     row = columns["method"].index(method, start)
     return {header: cells[row] for header, cells in columns.items()}
 
 
 def said(view: View) -> str:
-    return "\n".join(view.detail.legend)
+    return "\n".join(view.table.legend)

@@ -16,9 +16,9 @@ from patience import HANG_S
 from protocol_server import greedy, server
 
 from llmexp.launch.server_address import API_KEY
-from llmexp.launchers.serving.asked import requests_of
 from llmexp.launchers.serving.client.address import Address
 from llmexp.launchers.serving.client.client import Client
+from llmexp.launchers.serving.load_requests import requests_of
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.requests import RequestSample
 from llmexp.record.result import RunResult

@@ -12,11 +12,11 @@ from llmexp.analysis.load_window import LoadWindow
 from llmexp.analysis.percentiles import percentile
 from llmexp.analysis.request_latency import latencies
 from llmexp.errors import ServerError
-from llmexp.launchers.serving.asked import NO_SOURCE, requests_of
 from llmexp.launchers.serving.client.address import Address
 from llmexp.launchers.serving.client.client import Client
 from llmexp.launchers.serving.client.instant_server import FORM
 from llmexp.launchers.serving.load import Load, run
+from llmexp.launchers.serving.load_requests import NO_SOURCE, requests_of
 from llmexp.launchers.serving.prompting.source import PromptSource
 from llmexp.launchers.serving.session import put
 from llmexp.record.port import HOST

@@ -18,11 +18,11 @@ from typing import Any
 
 from llmexp.analysis.load_window import LoadWindow
 from llmexp.errors import ServerError
-from llmexp.launchers.serving.asked import requests_of
 from llmexp.launchers.serving.client.address import Address
 from llmexp.launchers.serving.client.client import Client
 from llmexp.launchers.serving.client.connection import Patience, TransferError
 from llmexp.launchers.serving.load import Load, run
+from llmexp.launchers.serving.load_requests import requests_of
 from llmexp.launchers.serving.prompting.source import PromptSource
 from llmexp.launchers.serving.server.process import Server
 from llmexp.launchers.serving.server.running_server import AnyServer

@@ -8,11 +8,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from llmexp.errors import ServerError
-from llmexp.launchers.serving.asked import NO_SOURCE, requests_of
 from llmexp.launchers.serving.client.address import Address
 from llmexp.launchers.serving.client.client import Client
 from llmexp.launchers.serving.client.connection import Patience
 from llmexp.launchers.serving.load import Load, Request
+from llmexp.launchers.serving.load_requests import NO_SOURCE, requests_of
 from llmexp.launchers.serving.prompting.source import PromptSource
 from llmexp.launchers.serving.server.process import ASKED_S
 from llmexp.launchers.serving.server.running_server import AnyServer

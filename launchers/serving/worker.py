@@ -145,11 +145,11 @@ def _measure(
 def _held(server: AnyServer) -> ReportedBytes:
     """Return what the server holds, after its loads: one may make its KV cache only for the first request."""
     plan, texts = server.plan, {"log": server.first_words()}
-    if plan.metrics and any(told.where == "page" for told in plan.holdings.every_told):
+    if plan.metrics and any(told.where == "page" for told in plan.reported_memory.every_told):
         page = MetricsPage(Address.of(server.url), plan.metrics, plan.metric_names, server.headers)
         with contextlib.suppress(PageError), contextlib.closing(page):
             texts["page"] = page.text(PAGE_WITHIN_S)
-    return held(plan.holdings, texts, server.folder)
+    return held(plan.reported_memory, texts, server.folder)
 
 
 def _wanted(plan: ServingPlan) -> FolderRequest:

@@ -56,7 +56,7 @@ def where_asked(one: TrainedRun | None, other: TrainedRun | None) -> Sameness | 
     """Judge two runs; None where neither is a training, or where they were not asked for the same one."""
     if one is None and other is None:
         return None
-    if one and other and one.asked != other.asked:
+    if one and other and one.requested != other.requested:
         return None
     return same_training(one, other)
 
@@ -77,7 +77,9 @@ def _why_different(one: TrainedRun, other: TrainedRun, apart: float | None) -> s
 
 def _why_no_update(one: TrainedRun, other: TrainedRun) -> str:
     ours, theirs = one.largest_update, other.largest_update
-    limit = format_of(one.parameters_in).adamw_within if one.asked.get("optimizer.name") == "adamw" else UPDATES_WITHIN
+    limit = (
+        format_of(one.parameters_in).adamw_within if one.requested.get("optimizer.name") == "adamw" else UPDATES_WITHIN
+    )
     if ours is None or theirs is None or max(ours, theirs) <= limit * min(ours, theirs):
         return ""
     return f"the first step changes a parameter by {ours:.2g} and {theirs:.2g} at most"

@@ -12,13 +12,13 @@ from llmexp.method import atom_codes
 from llmexp.record.reading import plain
 from llmexp.record.redact import redact
 from llmexp.registry import references
-from llmexp.report.columns import Detail
+from llmexp.report.columns import ReportTable
 from llmexp.report.findings.claims import own_claims
 from llmexp.report.findings.measured import rows_of_runs
-from llmexp.report.findings.table import findings, findings_csv, findings_detail
+from llmexp.report.findings.table import findings, findings_csv, findings_table
 from llmexp.report.screen import as_table, console, write
 from llmexp.report.table import Report, build_report
-from llmexp.report.text import detail_lines
+from llmexp.report.text import table_lines
 
 
 def show_findings(args: Namespace, words: Sequence[str]) -> int:
@@ -38,23 +38,23 @@ def show_findings(args: Namespace, words: Sequence[str]) -> int:
         if args.format == "csv":
             print(redact(findings_csv(found, reference)), end="")
         elif args.format == "markdown":
-            print(redact(plain("\n".join(detail_lines(findings_detail(found, reference))))).strip())
+            print(redact(plain("\n".join(table_lines(findings_table(found, reference))))).strip())
         else:
-            _print(findings_detail(found, reference))
+            _print(findings_table(found, reference))
     if args.format not in ("csv", "markdown"):
         for reason in report.unreadable:
             write(console(), f"unreadable: {reason}")
     return 0
 
 
-def _print(detail: Detail) -> None:
+def _print(table: ReportTable) -> None:
     screen = console()
-    write(screen, detail.title)
-    table = as_table(detail.columns)
-    for column in table.columns:
+    write(screen, table.title)
+    shown = as_table(table.columns)
+    for column in shown.columns:
         column.vertical = "top"  # cells of several lines begin beside their id
-    screen.print(table)
-    for line in detail.legend:
+    screen.print(shown)
+    for line in table.legend:
         write(screen, line, "dim")
 
 

@@ -174,7 +174,7 @@ def _difference(overrides: Sequence[str], choices: Sequence[Sequence[str]]) -> s
 
 def told_apart(jobs: Sequence[Job]) -> list[Job]:
     """Return the jobs with labels in their plans that tell them apart."""
-    told = apart([distinguishing_overrides(job.plan.overrides, job.plan.subject) for job in jobs])
+    told = apart([distinguishing_overrides(job.plan.overrides, job.plan.name_fields) for job in jobs])
     return [
         Job(job.overrides, job.plan.model_copy(update={"label": words})) for job, words in zip(jobs, told, strict=True)
     ]

@@ -40,19 +40,19 @@ def short_reason(skip: Skip | None) -> str:
     return f"{skip.reason.partition(': ')[0]}; force=true starts it"
 
 
-def stated_cost(cost: Cost, stated: TrainingBudget) -> TrainingCost | None:
-    """Return what a stated training takes at the expected speed of each device; None where that is not known."""
+def budget_cost(cost: Cost, budget: TrainingBudget) -> TrainingCost | None:
+    """Return what a training budget takes at the expected speed of each device; None where that is not known."""
     plan, speed = cost.plan, cost.speed
-    if stated.kind == EPOCHS or speed is None:
+    if budget.kind == EPOCHS or speed is None:
         return None
     price = plan.config.hardware.price_per_device_hour_usd
-    return TrainingCost(stated.amount / (speed.per_device * plan.devices), plan.devices, price)
+    return TrainingCost(budget.amount / (speed.per_device * plan.devices), plan.devices, price)
 
 
-def check_stated(plans: Sequence[RunPlan], stated: TrainingBudget) -> None:
+def check_budget(plans: Sequence[RunPlan], budget: TrainingBudget) -> None:
     """Raise ConfigError where a plan cannot say what the training takes, whatever its speed."""
-    asked = f"--for {stated.kind}={stated.said}"
-    if stated.kind == EPOCHS:
+    asked = f"--for {budget.kind}={budget.said}"
+    if budget.kind == EPOCHS:
         raise ConfigError(
             f"{asked}: the records of the data are counted by a run: measure one, then llmexp report {asked}; "
             "a plan takes tokens, as in --for tokens=300e9"
@@ -61,12 +61,12 @@ def check_stated(plans: Sequence[RunPlan], stated: TrainingBudget) -> None:
         raise ConfigError(f"{asked}: is of runs that train, and task={plans[0].config.task.name} does not")
 
 
-def stated_words(cost: Cost, stated: TrainingBudget | None) -> str:
-    """Say what a stated training takes; empty where none is asked for."""
-    if stated is None:
+def budget_words(cost: Cost, budget: TrainingBudget | None) -> str:
+    """Say what a training budget takes; empty where none is asked for."""
+    if budget is None:
         return ""
-    taken = stated_cost(cost, stated)
-    return f"{stated.words}: " + (f"about {taken.words}, at that speed" if taken else "not known, as the speed is not")
+    taken = budget_cost(cost, budget)
+    return f"{budget.words}: " + (f"about {taken.words}, at that speed" if taken else "not known, as the speed is not")
 
 
 def sizes(fit: Fit) -> str:

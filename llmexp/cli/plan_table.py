@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from llmexp.cli.plan_answer import fit_of_plan, is_moot, short_reason, stated_cost
+from llmexp.cli.plan_answer import budget_cost, fit_of_plan, is_moot, short_reason
 from llmexp.launch.preflight import certain_skip
 from llmexp.record.digits import GIB, rounded
 from llmexp.record.duration import duration
@@ -16,15 +16,15 @@ WIDTH = 100
 GAP = "  "
 
 
-def plan_table(costs: Sequence[Cost], stated: TrainingBudget | None = None) -> str:
+def plan_table(costs: Sequence[Cost], budget: TrainingBudget | None = None) -> str:
     """Return the table, its notes, and what the numbers are taken from, without the last newline.
 
-    A stated training adds its time and its money.
+    A training budget adds its time and its money.
     """
     notes: list[str] = []
-    headers = ["#", *costs[0].plan.subject, "", "fits", "state", "+ rest", "of GiB", _rate(costs), "time"]
-    headers += [f"{stated.words}" if stated else "", "USD", "note"]
-    rows = [[str(number), *_cells(cost, notes, stated)] for number, cost in enumerate(costs, 1)]
+    headers = ["#", *costs[0].plan.name_fields, "", "fits", "state", "+ rest", "of GiB", _rate(costs), "time"]
+    headers += [f"{budget.words}" if budget else "", "USD", "note"]
+    rows = [[str(number), *_cells(cost, notes, budget)] for number, cost in enumerate(costs, 1)]
     kept = [place for place, header in enumerate(headers) if header in _STAYING or any(row[place] for row in rows)]
     table = _aligned([[row[place] for place in kept] for row in [headers, *rows]])
     return "\n".join([*table, *_legend(costs), *(f"({number}) {note}" for number, note in enumerate(notes, 1))])
@@ -33,10 +33,10 @@ def plan_table(costs: Sequence[Cost], stated: TrainingBudget | None = None) -> s
 _STAYING = ("#", "fits")
 
 
-def _cells(cost: Cost, notes: list[str], stated: TrainingBudget | None) -> list[str]:
+def _cells(cost: Cost, notes: list[str], budget: TrainingBudget | None) -> list[str]:
     plan, fit, skip = cost.plan, fit_of_plan(cost.plan), certain_skip(cost.plan)
     own = own_speed(cost)
-    taken = stated_cost(cost, stated) if stated and own else None
+    taken = budget_cost(cost, budget) if budget and own else None
     asked = [duration(taken.time_s), "" if taken.usd is None else rounded(taken.usd)] if taken else ["", ""]
     sizes = [f"{size / GIB:.1f}" for size in (fit.state, fit.rest, fit.capacity)] if fit else ["", "", ""]
     speed = rounded(own.per_device) if own else ""
@@ -45,7 +45,7 @@ def _cells(cost: Cost, notes: list[str], stated: TrainingBudget | None) -> list[
     if is_moot(plan, skip):
         verdict, sizes = "-", ["", "", ""]
     mark = _mark(short_reason(skip), notes)
-    return [*plan.subject.values(), plan.label, verdict, *sizes, speed, held, *asked, mark]
+    return [*plan.name_fields.values(), plan.label, verdict, *sizes, speed, held, *asked, mark]
 
 
 def own_speed(cost: Cost) -> Speed | None:

@@ -14,15 +14,15 @@ from llmexp.registry import get_task
 from llmexp.sweep.cost import Cost
 
 
-def plan_text(cost: Cost, *, verbose: bool = False, stated: str = "") -> str:
+def plan_text(cost: Cost, *, verbose: bool = False, budget: str = "") -> str:
     """Return several lines for one plan, the answer first, without the last newline.
 
-    `stated` is the cost of a stated training. With `verbose` the engine's configuration and the command are shown too.
+    `budget` is the cost of a training budget. With `verbose` the engine's configuration and the command are shown too.
     """
     plan = cost.plan
     config = plan.config
     head = f"{plan.name} on {config.hardware.name}: {config.task.name} by {config.engine.name}, run {plan.id}"
-    facts = answer(cost) | {"training": stated} | _facts(plan) | (_native(plan) if verbose else {})
+    facts = answer(cost) | {"training": budget} | _facts(plan) | (_native(plan) if verbose else {})
     facts["again"] = plan.rerun_command
     told = {label: text for label, text in facts.items() if text}
     return "\n".join(

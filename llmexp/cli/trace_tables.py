@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from llmexp.report.breakdown.causes import causes_detail, kinds_detail
-from llmexp.report.breakdown.difference import difference_detail, kernel_difference_detail
-from llmexp.report.breakdown.kernels import collectives_detail, kernels_detail
-from llmexp.report.breakdown.limits import limits_detail
-from llmexp.report.breakdown.modules import module_detail
+from llmexp.report.breakdown.causes import causes_table, kinds_table
+from llmexp.report.breakdown.difference import difference_table, kernel_difference_table
+from llmexp.report.breakdown.kernels import collectives_table, kernels_table
+from llmexp.report.breakdown.limits import limits_table
+from llmexp.report.breakdown.modules import module_table
 from llmexp.report.breakdown.parts import Profiled
-from llmexp.report.breakdown.rates import rate_details
-from llmexp.report.breakdown.server import server_detail
-from llmexp.report.screen import console, print_detail
+from llmexp.report.breakdown.rates import rate_tables
+from llmexp.report.breakdown.server import server_table
+from llmexp.report.screen import console, print_table
 
 
 def show(run: Profiled) -> None:
     """Print the tables of a run or a trace, and what could not be read."""
-    found = [causes_detail(run), kinds_detail(run), kernels_detail(run), *rate_details(run)]
+    found = [causes_table(run), kinds_table(run), kernels_table(run), *rate_tables(run)]
     if run.breakdown.ranks[0].steps:
-        modules = server_detail([run], whole=True) if run.breakdown.is_server else module_detail([run])
-        found[1:1] = [modules, limits_detail([run])]
+        modules = server_table([run], whole=True) if run.breakdown.is_server else module_table([run])
+        found[1:1] = [modules, limits_table([run])]
     screen = console()
-    for detail in (*found, collectives_detail(run)):
-        if detail:
-            print_detail(detail, screen)
+    for table in (*found, collectives_table(run)):
+        if table:
+            print_table(table, screen)
     for rank in run.breakdown.ranks:
         if rank.truncated or rank.odd_events:
             print(f"{rank.source}: " + _damage(rank.truncated, rank.odd_events))
@@ -39,5 +39,5 @@ def compare(a: Profiled, b: Profiled) -> None:
     """Print what makes the difference of two runs or traces."""
     screen = console()
     print(f"a: {a.name}\nb: {b.name}")
-    for detail in (difference_detail(a, b), kernel_difference_detail(a, b)):
-        print_detail(detail, screen)
+    for table in (difference_table(a, b), kernel_difference_table(a, b)):
+        print_table(table, screen)

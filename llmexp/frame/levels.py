@@ -117,7 +117,7 @@ def _named(row: Row) -> dict[str, Any]:
         "sweep": config.sweep.name,
         "task": config.task.name,
     }
-    named |= {name: getattr(row.result, name, None) for name in ("model", "method")} | dict(row.plan.subject)
+    named |= {name: getattr(row.result, name, None) for name in ("model", "method")} | dict(row.plan.name_fields)
     status = row.result.status.value if row.result else row.state
     more = {"engine": config.engine.name, "hardware": row.hardware, "world_size": row.plan.devices}
     return named | more | {"processes": row.processes, "status": status}

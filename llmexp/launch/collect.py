@@ -16,8 +16,8 @@ from llmexp.launch.ending import Ending
 from llmexp.launch.stack import stack_digest
 from llmexp.launch.trials import trials_of
 from llmexp.launch.turns import Turns, force_repeat_to_disk, is_finished, summary
-from llmexp.record.beside import beside
 from llmexp.record.calibration import calibration_for
+from llmexp.record.concurrent_runs import concurrent_runs
 from llmexp.record.counted import CountedPeaks
 from llmexp.record.folder import RunFolder
 from llmexp.record.plan import RunPlan
@@ -113,10 +113,10 @@ def _answer(
         for node, cpu in enumerate(cpus)
     ]
     judged = task.judge(plan, repeats, machines)
-    neighbors = beside(folder, windows_unix_s(repeat / "samples.0.jsonl" for repeat in finished))
-    return Answer(finished, metrics, points, judged and judged.model_copy(update={"beside": neighbors})), task.remark(
-        repeats
-    )
+    neighbors = concurrent_runs(folder, windows_unix_s(repeat / "samples.0.jsonl" for repeat in finished))
+    return Answer(
+        finished, metrics, points, judged and judged.model_copy(update={"concurrent_runs": neighbors})
+    ), task.remark(repeats)
 
 
 def _machine(plan: RunPlan, folder: RunFolder, finished: list[Path], node: int, cpu: Mapping[str, Any]) -> Machine:

@@ -97,7 +97,7 @@ def missing_libraries(plan: RunPlan) -> str | None:
     missing = ", ".join(dict.fromkeys(found.missing)) + (
         "" if config.runtime.plain else f" in runtime={config.runtime.name}"
     )
-    wanted_by = f"engine={config.engine.name} with {plan.asked}"
+    wanted_by = f"engine={config.engine.name} with {plan.requested}"
     return (
         f"{wanted_by} needs {missing}: {installs(get_engine(config.task.name, config.engine.name).extras)}, torch first"
     )

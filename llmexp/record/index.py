@@ -26,7 +26,7 @@ from llmexp.record.writing import write_atomically
 
 INDEX = ".index.json"
 UNREADABLE = "unreadable"
-_VERSION = 3
+_VERSION = 4
 # An entry is of these as they were when it was made.
 _STAMPED = (RESULT, PLAN, "repeat.0")
 _Stamp = list[list[int] | None]
@@ -40,7 +40,7 @@ class RunOverview:
     state: str
     reason: str = ""
     id: str = ""
-    work: str = ""
+    duration_key: str = ""
     """A key that runs share whose steps take about the same time per position."""
     words: list[str] = field(default_factory=list)
     """The run's command by naming.distinguishing_overrides."""
@@ -68,9 +68,9 @@ def overviews(folders: Sequence[RunFolder]) -> list[RunOverview]:
     return [next(found[folder.sweep]) for folder in folders]
 
 
-def kind_of(plan: RunPlan) -> str:
+def duration_key(plan: RunPlan) -> str:
     """Return a key that plans share whose samples take about the same time for the same amount."""
-    return " ".join((*plan.subject.values(), *plan.kind.values()))
+    return " ".join((*plan.name_fields.values(), *plan.duration_key.values()))
 
 
 def _of_sweep(sweep: Path, runs: Iterable[RunFolder]) -> list[RunOverview]:
@@ -116,8 +116,8 @@ def _planned(plan: RunPlan) -> dict[str, Any]:
     numbers |= {"warmup_samples": plan.samples - plan.measured_samples}
     return {
         "id": plan.id,
-        "words": distinguishing_overrides(plan.overrides, plan.subject),
-        "work": kind_of(plan),
+        "words": distinguishing_overrides(plan.overrides, plan.name_fields),
+        "duration_key": duration_key(plan),
         "amount": plan.amount,
         **numbers,
     }

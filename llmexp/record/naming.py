@@ -15,19 +15,19 @@ _PROGRAM = "engine.options.command="
 _NOT_NAMED = re.compile(rf"\+*((model|method|experiment|detach|engine\.python)=|({'|'.join(NOT_MEASURED)}|hydra)[=./])")
 
 
-def distinguishing_overrides(overrides: Iterable[str], subject: Iterable[str]) -> list[str]:
+def distinguishing_overrides(overrides: Iterable[str], name_fields: Iterable[str]) -> list[str]:
     """Return those overrides of a run that say what it measures.
 
-    Model and method are left out, and what else the subject names.
+    Model and method are left out, and the other name fields.
     """
-    shown = tuple(f"{name}=" for name in subject)
+    shown = tuple(f"{name}=" for name in name_fields)
     words = [word for word in overrides if not _NOT_NAMED.match(word)]
     return [word for word in words if not word.lstrip("+").startswith(shown)]
 
 
-def name_of(subject: Iterable[str], words: Iterable[str]) -> str:
+def name_of(name_fields: Iterable[str], words: Iterable[str]) -> str:
     """Return the run's name: what it measures, and the words that tell it from others."""
-    return " ".join((*subject, *words))
+    return " ".join((*name_fields, *words))
 
 
 def apart(runs: Sequence[Sequence[str]]) -> list[str]:

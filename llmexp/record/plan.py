@@ -80,7 +80,7 @@ class RunPlan(Record):
     )
     skip: Skip | None = None
     label: str = Field(
-        "", description="what tells this run from others of its sweep of the same subject, as a person types it"
+        "", description="what tells this run from others of its sweep with the same name fields, as a person types it"
     )
     config: RunConfig
     written_by: str = Field("", description="llmexp's version")
@@ -110,7 +110,7 @@ class RunPlan(Record):
         return shlex.join((*PROGRAM, *self.overrides))
 
     @property
-    def asked(self) -> str:
+    def requested(self) -> str:
         """The override, as it is typed, that decides with the engine which libraries are needed."""
         return f"task={self.config.task.name}"
 
@@ -120,12 +120,12 @@ class RunPlan(Record):
         return self.rate.replace("_per_", "/").replace("_", " ")
 
     @property
-    def subject(self) -> dict[str, str]:
-        """The subject of the measurement, which names the run and its folder: for training, model and method."""
+    def name_fields(self) -> dict[str, str]:
+        """What is measured, by which the run and its folder are named: for training, model and method."""
         return {"task": self.config.task.name}
 
     @property
-    def work(self) -> dict[str, str]:
+    def comparison_key(self) -> dict[str, str]:
         """The properties, by a heading's words, that runs must share for their rates to be comparable.
 
         What is compared itself is left out.
@@ -135,9 +135,9 @@ class RunPlan(Record):
         return own | {"ranks": str(self.processes), "runtime": runtime_name(config.runtime)}
 
     @property
-    def kind(self) -> dict[str, str]:
-        """The properties that decide, together with the subject, how long a sample of a given amount takes."""
-        return self.work
+    def duration_key(self) -> dict[str, str]:
+        """The properties that decide, together with the name fields, how long a sample of a given amount takes."""
+        return self.comparison_key
 
     @property
     def arithmetic(self) -> str:
@@ -147,7 +147,7 @@ class RunPlan(Record):
     @property
     def params(self) -> dict[str, Any]:
         """The values that the plan derived from the configuration, as parameters for a tracker."""
-        return self.subject
+        return self.name_fields
 
     @property
     def in_result(self) -> dict[str, Any]:
@@ -217,7 +217,7 @@ class RunPlan(Record):
     @property
     def name(self) -> str:
         """The run's name in words, which differs from the names of the other runs of its sweep."""
-        return name_of(self.subject.values(), [self.label] if self.label else [])
+        return name_of(self.name_fields.values(), [self.label] if self.label else [])
 
     @property
     def ranks_per_node(self) -> int:
@@ -226,8 +226,8 @@ class RunPlan(Record):
 
     @property
     def folder_name(self) -> str:
-        """The folder's name <subject>_<id12>, for training <model>_<method>_<id12>, made safe as one part of a path."""
-        return "_".join((*self.subject.values(), self.id)).replace("/", "-")
+        """The folder's name, for training <model>_<method>_<id12>, made safe as one part of a path."""
+        return "_".join((*self.name_fields.values(), self.id)).replace("/", "-")
 
     @property
     def folder(self) -> Path:

@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from llmexp.record.samples import Number, RankFailure, Record
 from llmexp.record.skip import SkipCode
@@ -157,8 +157,9 @@ class Stability(Record):
     sm_clocks: list[SmClock] = Field(
         default_factory=list, description="of each GPU of the run; none where no sample fell inside a window"
     )
-    beside: list[str] = Field(
+    concurrent_runs: list[str] = Field(
         default_factory=list,
+        validation_alias=AliasChoices("concurrent_runs", "beside"),  # results of before 0.1.0 have the second
         description="folders of the sweep's runs that were on this host during a window or a part of it",
     )
 

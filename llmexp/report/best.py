@@ -35,7 +35,7 @@ def best_words(rows: Sequence[Row]) -> list[str]:
         if measured:
             value, row = max(measured, key=lambda pair: pair[0])
             doubt = f", {DOUBTS[row.stability.verdict]}" if row.doubt and row.stability else ""
-            lines.append(f"fastest of {name}: {row.subject}, {rounded(value)} {row.plan.rate_unit}{doubt}")
+            lines.append(f"fastest of {name}: {row.name}, {rounded(value)} {row.plan.rate_unit}{doubt}")
     return lines
 
 
@@ -50,9 +50,9 @@ def headlines(rows: Iterable[Row]) -> tuple[str, ...]:
 
 
 def _groups(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """Return rows by what they share of their subject, such as the model."""
+    """Return rows by the name fields that they share, such as the model."""
     found: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        shared = list(row.plan.subject.values())[:-1]
+        shared = list(row.plan.name_fields.values())[:-1]
         found[" ".join(shared) or row.plan.config.task.name].append(row)
     return found

@@ -18,7 +18,7 @@ _FORMS = {"nats": ",.4f", "parameters": ",.0f", "steps": ",.0f", "tokens": ",.0f
 def own_words(rows: Sequence[Row]) -> list[str]:
     """Return for each run the words of its command that some other runs lack.
 
-    The subject and the program are left out, because they have columns of their own.
+    The name fields and the program are left out, because they have columns of their own.
     """
     named = ((row.words, _named_elsewhere(row)) for row in rows)
     words = [[word for word in typed if not word.lstrip("+").startswith(elsewhere)] for typed, elsewhere in named]
@@ -27,7 +27,7 @@ def own_words(rows: Sequence[Row]) -> list[str]:
 
 
 def _named_elsewhere(row: Row) -> tuple[str, ...]:
-    return (*_NAMED_ELSEWHERE, *(f"{name}=" for name in row.plan.subject))
+    return (*_NAMED_ELSEWHERE, *(f"{name}=" for name in row.plan.name_fields))
 
 
 def rate_cell(row: Row, numbers: Mapping[str, int]) -> str:

@@ -1,4 +1,4 @@
-"""What a section is shown as: columns, further tables, and the bars of its picture."""
+"""What every renderer of a report shows: tables of columns, and the bars of a picture."""
 
 from __future__ import annotations
 
@@ -22,12 +22,40 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Detail:
-    """A further table below that of the runs, with its title and legend."""
+class ReportTable:
+    """A table as each renderer shows it: its columns, which have equally many cells, and below it its legend.
+
+    Where a reader can copy cells by a button, those of the column with the heading `copied` have one.
+    """
 
     title: str
     columns: Sequence[Column]
-    legend: Sequence[str]
+    legend: Sequence[str] = ()
+    copied: str = ""
+
+    @classmethod
+    def of_rows(
+        cls,
+        title: str,
+        headers: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        right: Sequence[str] = (),
+        copied: str = "",
+    ) -> ReportTable:
+        """Return a table without a legend; the columns with the headings `right` are numbers."""
+        cells = zip(*rows, strict=True) if rows else [()] * len(headers)
+        columns = [Column(name, each, left=name not in right) for name, each in zip(headers, cells, strict=True)]
+        return cls(title, columns, copied=copied)
+
+    @property
+    def headers(self) -> list[str]:
+        """The headings."""
+        return [column.header for column in self.columns]
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """The cells of each row."""
+        return list(zip(*(column.cells for column in self.columns), strict=True))
 
 
 @dataclass(frozen=True)

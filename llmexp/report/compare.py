@@ -104,8 +104,8 @@ def compare(a: RunFolder, b: RunFolder) -> Comparison:
 
 
 def settings_of(plan: RunPlan) -> dict[str, str]:
-    """Return the configuration that is measured, one value a key, with the plan's subject."""
-    found = flat(plan.config.model_dump(mode="json", exclude=set(NOT_MEASURED)) | plan.subject)
+    """Return the configuration that is measured, one value a key, with the plan's name fields."""
+    found = flat(plan.config.model_dump(mode="json", exclude=set(NOT_MEASURED)) | plan.name_fields)
     found.pop(WHY_PRECISION, None)
     return found
 

@@ -29,12 +29,12 @@ def control_lines(rows: Sequence[Row]) -> list[str]:
 
 def _line(first: Row, again: Row) -> str:
     if is_another(training := where_asked(first.trained, again.trained)):
-        return f"control: {first.subject} did NOT do the same training again: {training.reason}"
+        return f"control: {first.name} did NOT do the same training again: {training.reason}"
     found = of_rows(first, again)
-    return f"control: {first.subject} {_SAID[found.answer]}: {found.reason}" if found else ""
+    return f"control: {first.name} {_SAID[found.answer]}: {found.reason}" if found else ""
 
 
 def _measured(row: Row) -> str:
     """Return everything that decides what a run measures, apart from its being a control."""
     config = row.plan.config.model_dump(mode="json", exclude={*NOT_MEASURED, "control"})
-    return json.dumps([config, row.plan.subject], sort_keys=True)
+    return json.dumps([config, row.plan.name_fields], sort_keys=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from llmexp.record.reading import plain
 from llmexp.record.redact import redact
-from llmexp.report.columns import Column
+from llmexp.report.columns import ReportTable
 from llmexp.report.section import ReportSection
 from llmexp.report.setup_paragraph import setup_paragraph
 from llmexp.report.table import Report
@@ -50,38 +50,35 @@ def escaped(text: str) -> str:
 
 
 def _section(section: ReportSection) -> str:
-    notes = [*section.legend, *(f"({number}) {note}" for number, note in enumerate(section.notes, 1))]
-    tables = [float_of(section.title, section.columns, notes)]
-    tables += [float_of(detail.title, detail.columns, detail.legend) for detail in section.asked_details]
+    tables = map(float_of, [section.table, *section.asked_tables])
     setup = setup_paragraph(section)
     return "\n\n".join([*tables, *([escaped(setup)] if setup else [])])
 
 
-def float_of(title: str, columns: Sequence[Column], notes: Sequence[str]) -> str:
-    """Return a table with its caption, and its notes below it."""
+def float_of(table: ReportTable) -> str:
+    """Return a table with its caption, and its legend below it."""
     lines = [
         r"\begin{table}[t]",
         r"\centering",
-        rf"\caption{{{escaped(title)}}}",
+        rf"\caption{{{escaped(table.title)}}}",
         r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
-        *_tabular(columns),
+        *_tabular(table),
         r"}",
-        *([r"\par\smallskip\footnotesize\raggedright"] if notes else []),
-        *(rf"{escaped(note)}.\par" for note in notes),
+        *([r"\par\smallskip\footnotesize\raggedright"] if table.legend else []),
+        *(rf"{escaped(line)}.\par" for line in table.legend),
         r"\end{table}",
     ]
     return "\n".join(lines)
 
 
-def _tabular(columns: Sequence[Column]) -> list[str]:
-    kinds = "".join("l" if column.left else "r" for column in columns)
-    rows = zip(*(column.cells for column in columns), strict=True)
+def _tabular(table: ReportTable) -> list[str]:
+    kinds = "".join("l" if column.left else "r" for column in table.columns)
     return [
         rf"\begin{{tabular}}{{{kinds}}}",
         r"\toprule",
-        _line([column.header for column in columns]),
+        _line(table.headers),
         r"\midrule",
-        *(_line(cells) for cells in rows),
+        *(_line(cells) for cells in table.rows),
         r"\bottomrule",
         r"\end{tabular}",
     ]

@@ -24,7 +24,7 @@ def ending_note(row: Row) -> str:
 
 def beside_note(row: Row) -> str:
     """Name the runs of the sweep that were measured at the same time on the same machine."""
-    names = row.stability.beside if row.stability else []
+    names = row.stability.concurrent_runs if row.stability else []
     if not names:
         return ""
     more = f" and {len(names) - NAMED_NEIGHBORS} more" if len(names) > NAMED_NEIGHBORS else ""

@@ -108,8 +108,8 @@ def _write_beside(axes: Axes, bars: Bars) -> None:
 
 
 def _colors(section: ReportSection) -> list[str]:
-    """Return the row colors, one color for each value of the subject's first word, such as the model."""
-    firsts = [next(iter(row.plan.subject.values())) for row in section.rows]
+    """Return the row colors, one color for each value of the first name field, such as the model."""
+    firsts = [next(iter(row.plan.name_fields.values())) for row in section.rows]
     known = list(dict.fromkeys(firsts))
     return [COLORS[known.index(first) % len(COLORS)] for first in firsts]
 

@@ -35,9 +35,9 @@ class Row:
     result: RunResult | None
 
     @cached_property
-    def work(self) -> dict[str, str]:
+    def comparison_key(self) -> dict[str, str]:
         """The work that runs must share for their rates to be compared, by the names that a heading uses."""
-        return self.plan.work
+        return self.plan.comparison_key
 
     @property
     def done(self) -> dict[str, Any]:
@@ -46,7 +46,9 @@ class Row:
         Runs that differ in it did not do the same.
         """
         return {
-            name: value for name, value in self.work.items() if name not in ("hardware", "engine", "ranks", "runtime")
+            name: value
+            for name, value in self.comparison_key.items()
+            if name not in ("hardware", "engine", "ranks", "runtime")
         }
 
     @property
@@ -55,9 +57,9 @@ class Row:
         return self.plan.id
 
     @property
-    def subject(self) -> str:
+    def name(self) -> str:
         """The name, such as the method, that is compared with others of the same work."""
-        return list(self.plan.subject.values())[-1]
+        return list(self.plan.name_fields.values())[-1]
 
     @property
     def hardware(self) -> str:

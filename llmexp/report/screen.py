@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from llmexp.record.reading import plain
-from llmexp.report.columns import Column, Detail
+from llmexp.report.columns import Column, ReportTable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,12 +18,12 @@ WIDTH_WITHOUT_TERMINAL = 120
 WIDEST_TABLE = 100
 
 
-def print_detail(detail: Detail, screen: Console) -> None:
+def print_table(table: ReportTable, screen: Console) -> None:
     """Print a further table with its title and legend."""
-    write(screen, f"\n{detail.title}")
-    shown, left_out = fitting(list(detail.columns), screen)
+    write(screen, f"\n{table.title}")
+    shown, left_out = fitting(list(table.columns), screen)
     screen.print(as_table(shown))
-    for line in detail.legend:
+    for line in table.legend:
         write(screen, line, "dim")
     name_left_out(screen, left_out, "in Markdown")
 

@@ -16,7 +16,7 @@ from llmexp.analysis.metric import MetricSpec
 from llmexp.record.result import Metric
 from llmexp.registry import get_task, references
 from llmexp.report.cells import mean_of, own_words, rate_cell
-from llmexp.report.columns import Bars, Column, Detail
+from llmexp.report.columns import Bars, Column, ReportTable
 from llmexp.report.control import control_lines
 from llmexp.report.csv_line import csv_line, identity
 from llmexp.report.legend import legend_of_runs, legend_of_signs, small
@@ -38,18 +38,22 @@ _IN_TITLE = {"task": "{}", "hardware": "on {}", "engine": "{}", "ranks": "{} ran
 class ReportSection:
     """Rows in the order of their folders; `left_out` counts rows that the user asked not to see.
 
-    `stated` is a training whose cost was asked for.
+    `training_budget` is a training whose cost was asked for.
     """
 
     rows: tuple[Row, ...]
     left_out: int = 0
-    stated: TrainingBudget | None = None
+    training_budget: TrainingBudget | None = None
 
     @cached_property
     def shared(self) -> dict[str, str]:
         """The part of the work that all rows share, by name; other parts need a column."""
-        first = self.rows[0].work if self.rows else {}
-        return {name: value for name, value in first.items() if all(row.work.get(name) == value for row in self.rows)}
+        first = self.rows[0].comparison_key if self.rows else {}
+        return {
+            name: value
+            for name, value in first.items()
+            if all(row.comparison_key.get(name) == value for row in self.rows)
+        }
 
     @cached_property
     def beside(self) -> Beside:
@@ -63,12 +67,12 @@ class ReportSection:
 
     @property
     def facets(self) -> list[str]:
-        """Names of the parts of the work that rows do not share and the subject does not contain."""
+        """Names of the parts of the comparison key that rows do not share and that are no name fields."""
         first = self.rows[0] if self.rows else None
         return [
             name
-            for name in (first.work if first else {})
-            if name not in self.shared and name not in (*_subject(first), "task")
+            for name in (first.comparison_key if first else {})
+            if name not in self.shared and name not in (*_name_fields(first), "task")
         ]
 
     @property
@@ -85,7 +89,7 @@ class ReportSection:
 
     def shown(self, row: Row) -> dict[str, str]:
         """Return a row's work in the words of cells and headings."""
-        return row.work
+        return row.comparison_key
 
     def largest_batches(self) -> ReportSection:
         """Keep the smallest and the largest measured batch of each configuration, or all rows if they have no batch."""
@@ -102,22 +106,28 @@ class ReportSection:
         ]
         return [column for column in found if not column.dispensable or any(column.cells)]
 
+    @property
+    def table(self) -> ReportTable:
+        """The table of all runs; its numbered notes follow its legend."""
+        notes = (f"({number}) {note}" for number, note in enumerate(self.notes, 1))
+        return ReportTable(self.title, self.columns, [*self.legend, *notes])
+
     def identity_columns(self) -> Iterator[Column]:
-        """Yield the columns that identify a run: the subject and the work that differs.
+        """Yield the columns that identify a run: its name fields, and what differs of the comparison key.
 
         Where these do not tell all runs apart, a column shows what was typed for each.
         """
-        for name in _subject(self.rows[0] if self.rows else None):
-            yield self.column(name, partial(self.subject_cell, name=name), left=True)
+        for name in _name_fields(self.rows[0] if self.rows else None):
+            yield self.column(name, partial(self.name_cell, name=name), left=True)
         for name in self.facets:
             yield Column(name, tuple(self.shown(row)[name] for row in self.rows), left=True)
         yield self.column("asked for", lambda row: self.own_words[row.id], left=True, dispensable=10)
         several = has_several_stacks(self.rows)
         yield self.column("stack", lambda row: row.result.stack if row.result and several else "", dispensable=7)
 
-    def subject_cell(self, row: Row, name: str) -> str:
-        """Return one word of the subject."""
-        return row.plan.subject.get(name, "")
+    def name_cell(self, row: Row, name: str) -> str:
+        """Return one of the name fields."""
+        return row.plan.name_fields.get(name, "")
 
     def rate_column(self) -> Column:
         """Return the rate with its deviation, or how the run ended, with the numbers of its notes."""
@@ -226,21 +236,21 @@ class ReportSection:
     def label(self, row: Row) -> str:
         """Return a row's name in the picture."""
         varying = [value for name, value in self.shown(row).items() if name not in self.shared]
-        return " ".join([*varying, row.subject])
+        return " ".join([*varying, row.name])
 
     @property
-    def details(self) -> Sequence[Detail]:
+    def tables(self) -> Sequence[ReportTable]:
         """Further tables, which the runs' own have no room for."""
-        return self.beside.details
+        return self.beside.tables
 
     @property
-    def layouts(self) -> Sequence[Detail]:
+    def layouts(self) -> Sequence[ReportTable]:
         """Tables for the page alone, which a terminal's list of runs has no need of."""
         return self.beside.layouts
 
     @property
-    def asked_details(self) -> Sequence[Detail]:
-        """The tables among `details` that were asked for, which LaTeX shows too."""
+    def asked_tables(self) -> Sequence[ReportTable]:
+        """The tables among `tables` that were asked for, which LaTeX shows too."""
         return ()
 
     @property
@@ -254,11 +264,11 @@ class ReportSection:
         return leaders(self.rows, self.named, self.other_trainings)
 
     def named(self, row: Row) -> str:
-        """Return a row's name in a sentence: its subject, and in brackets by name what else differs between rows."""
+        """Return a row's name in a sentence, and in brackets by name what else differs between rows."""
         told = {name: value for name, value in self.shown(row).items() if name not in self.shared}
-        differing = [f"{name} {value}" for name, value in told.items() if value and value != row.subject]
+        differing = [f"{name} {value}" for name, value in told.items() if value and value != row.name]
         own = [self.own_words[row.id]] if self.own_words[row.id] else []
-        return f"{row.subject} ({', '.join([*differing, *own])})" if differing or own else row.subject
+        return f"{row.name} ({', '.join([*differing, *own])})" if differing or own else row.name
 
     @property
     def charts(self) -> Sequence[Chart]:
@@ -277,10 +287,10 @@ class ReportSection:
     @cached_property
     def own_words(self) -> dict[str, str]:
         """The words that were typed for one run alone, by run id; empty where the other columns tell all runs apart."""
-        told = {(*row.plan.subject.values(), *row.work.values()) for row in self.rows}
+        told = {(*row.plan.name_fields.values(), *row.comparison_key.values()) for row in self.rows}
         words = own_words(self.rows) if len(told) < len(self.rows) else [""] * len(self.rows)
         return dict(zip((row.id for row in self.rows), words, strict=True))
 
 
-def _subject(row: Row | None) -> list[str]:
-    return list(row.plan.subject) if row else []
+def _name_fields(row: Row | None) -> list[str]:
+    return list(row.plan.name_fields) if row else []

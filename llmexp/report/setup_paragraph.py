@@ -35,13 +35,15 @@ def setup_paragraph(section: ReportSection) -> str:
 
 
 def _subjects(rows: list[Row]) -> str:
-    names = {name: _values(row.plan.subject[name] for row in rows) for name in rows[0].plan.subject}
+    names = {name: _values(row.plan.name_fields[name] for row in rows) for name in rows[0].plan.name_fields}
     return "we measured " + "; ".join(f"{name} {listed(values)}" for name, values in names.items())
 
 
 def _settings(rows: list[Row]) -> str:
     told = {
-        name: _values(row.work.get(name, "") for row in rows) for name in _WORDS if name not in rows[0].plan.subject
+        name: _values(row.comparison_key.get(name, "") for row in rows)
+        for name in _WORDS
+        if name not in rows[0].plan.name_fields
     }
     said = [f"{_WORDS[name]} {listed(values)}" for name, values in told.items() if values and values != ["here"]]
     return "; ".join(said)

@@ -9,7 +9,7 @@ from llmexp.report.row import Row
 
 def versions_of(rows: Sequence[Row]) -> dict[str, str]:
     """Return the versions in each runtime of the distributions that differ between these runs."""
-    known = {row.work["runtime"]: row.distributions for row in rows if row.distributions}
+    known = {row.comparison_key["runtime"]: row.distributions for row in rows if row.distributions}
     names = sorted({name for versions in known.values() for name in versions})
     differing = [name for name in names if len({versions.get(name) for versions in known.values()}) > 1]
     return {
@@ -23,6 +23,6 @@ def has_several_stacks(rows: Sequence[Row]) -> bool:
     stacks: dict[tuple[str, ...], set[str]] = {}
     for row in rows:
         if row.result and row.result.stack:
-            alike = tuple(row.work[name] for name in ("engine", "hardware", "runtime"))
+            alike = tuple(row.comparison_key[name] for name in ("engine", "hardware", "runtime"))
             stacks.setdefault(alike, set()).add(row.result.stack)
     return any(len(found) > 1 for found in stacks.values())

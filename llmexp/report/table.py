@@ -44,11 +44,11 @@ class Report:
         """Keep the largest batches of every section; see Section."""
         return replace(self, sections=tuple(section.largest_batches() for section in self.sections))
 
-    def stating(self, stated: TrainingBudget) -> Report:
-        """Return the report with what a stated training takes; raises ConfigError where no run can say it."""
-        sections = tuple(replace(section, stated=stated) for section in self.sections)
-        if not any(section.asked_details for section in sections):
-            raise ConfigError(f"--for {stated.kind}={stated.said}: none of these runs trains")
+    def with_training_budget(self, budget: TrainingBudget) -> Report:
+        """Return the report with what a training budget takes; raises ConfigError where no run can say it."""
+        sections = tuple(replace(section, training_budget=budget) for section in self.sections)
+        if not any(section.asked_tables for section in sections):
+            raise ConfigError(f"--for {budget.kind}={budget.said}: none of these runs trains")
         return replace(self, sections=sections)
 
 

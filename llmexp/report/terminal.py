@@ -14,7 +14,7 @@ from llmexp.report.cells import in_unit
 from llmexp.report.columns import Column
 from llmexp.report.compare import Comparison, Difference, MetricRatio, ending
 from llmexp.report.repeat import repeat_lines
-from llmexp.report.screen import as_table, console, fitting, name_left_out, print_detail, write
+from llmexp.report.screen import as_table, console, fitting, name_left_out, print_table, write
 from llmexp.report.section import ReportSection
 from llmexp.report.table import Report
 
@@ -53,8 +53,8 @@ def _print_section(screen: Console, section: ReportSection, first: int) -> None:
     name_left_out(screen, left_out, "in Markdown and CSV")
     for number, note in enumerate(section.notes, 1):
         write(screen, f"({number}) {note}")
-    for detail in section.details:
-        print_detail(detail, screen)
+    for table in section.tables:
+        print_table(table, screen)
     for line in repeat_lines([row.command for row in section.rows], first):
         write(screen, line)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
 
 from llmexp.record.reading import as_cell, plain
 from llmexp.record.redact import redact, redact_all
-from llmexp.report.columns import Detail
+from llmexp.report.columns import Column, ReportTable
 from llmexp.report.provenance import provenance
 from llmexp.report.repeat import anywhere
 from llmexp.report.section import ReportSection
@@ -43,27 +44,23 @@ def comma_separated(report: Report) -> str:
 
 
 def _section(section: ReportSection) -> list[str]:
-    shown = section.columns
-    headers = [column.header for column in shown] + ["command"]
-    rules = ["---" if column.left else "---:" for column in shown] + ["---"]
-    body = [
-        [*cells, f"`{anywhere(row.command)}`"]
-        for row, *cells in zip(section.rows, *(column.cells for column in shown), strict=True)
-    ]
-    lines = [f"## {section.title}", "", *(_line(cells) for cells in (headers, rules, *body)), ""]
+    commands = Column("command", tuple(f"`{anywhere(row.command)}`" for row in section.rows), left=True)
+    table = ReportTable(section.title, [*section.columns, commands])
+    lines = [f"## {table.title}", "", *_grid(table), ""]
     lines += [f"- {line}" for line in (*section.legend, *provenance(section.rows))]
     lines += ["", *(f"({number}) {note}  " for number, note in enumerate(section.notes, 1))]
-    return [*lines, *(line for detail in section.details for line in detail_lines(detail))]
+    return [*lines, *(line for table in section.tables for line in table_lines(table))]
 
 
-def detail_lines(detail: Detail) -> list[str]:
-    """Return a further table as lines of Markdown, with its title and legend."""
-    headers = [column.header for column in detail.columns]
-    rules = ["---" if column.left else "---:" for column in detail.columns]
-    body = [list(cells) for cells in zip(*(column.cells for column in detail.columns), strict=True)]
-    lines = [_line(cells) for cells in (headers, rules, *body)]
-    return ["", f"### {detail.title}", "", *lines, "", *(f"- {line}" for line in detail.legend)]
+def table_lines(table: ReportTable) -> list[str]:
+    """Return a table as lines of Markdown, with its title and legend."""
+    return ["", f"### {table.title}", "", *_grid(table), "", *(f"- {line}" for line in table.legend)]
 
 
-def _line(cells: list[str]) -> str:
+def _grid(table: ReportTable) -> list[str]:
+    rules = ["---" if column.left else "---:" for column in table.columns]
+    return [_line(cells) for cells in (table.headers, rules, *table.rows)]
+
+
+def _line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"

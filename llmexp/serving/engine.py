@@ -225,7 +225,7 @@ class ServingEngine(Engine[ServingRunConfig]):
         """Say what else the engine cannot do."""
         return None
 
-    def holdings(self, served: ServingSpec) -> ReportedMemory:
+    def reported_memory(self, served: ServingSpec) -> ReportedMemory:
         """Say how it is known what the server holds: by its words, else by what it was told to load."""
         told = list(self.kv_tokens_told)
         if served.is_running:

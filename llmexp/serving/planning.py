@@ -37,7 +37,7 @@ MOST_AT_ONCE = 256
 # Knobs with which a device holds fewer bytes of weights than the dtype says.
 HOLD_LESS = ("quantization", "weights_offload_gb", "experts_offload_gb", "gpu_layers")
 # Of a server's plan: where its interpreter lies, and how what it holds is read.
-_NOT_IN_ID: dict[str, Any] = {"python": True, "holdings": True, "key_variable": True, "form": {"words"}}
+_NOT_IN_ID: dict[str, Any] = {"python": True, "reported_memory": True, "key_variable": True, "form": {"words"}}
 # With fewer requests most rates near the capacity stay unknown (docs/numbers.md, "Loads of a server").
 FEWEST_OF_PROBE = 300
 # The tokenizer of UTF-8 bytes, which is no place.
@@ -55,7 +55,7 @@ def plan_serving(config: ServingRunConfig) -> ServingPlan:
     had = {name: value for name, value in served.knobs.items() if name in engine.knobs}
     known = replace(served, knobs=had)
     server = (_running if served.is_running else _started)(config, engine, known)
-    server = server.model_copy(update={"holdings": engine.holdings(known)})
+    server = server.model_copy(update={"reported_memory": engine.reported_memory(known)})
     if served.is_checkpoint:
         server = server.model_copy(update={"form": server.form.model_copy(update={"words": False})})
         _check_turns(config, server)

@@ -44,7 +44,7 @@ class Serve(Task[ServingRunConfig, ServingPlan]):
     def describe(self, plan: ServingPlan) -> dict[str, str]:
         """Return the load points, and the lengths of requests."""
         serve = plan.config.serve
-        work = plan.work
+        work = plan.comparison_key
         return {
             **{name: work[name] for name in ("loads", "prefix", "trace", "adapters", "turns") if work[name]},
             "requests": f"{serve.requests} of each load, in: {work['prompt']}, out: {work['output']}",

@@ -17,7 +17,7 @@ from llmexp.errors import RecordError
 from llmexp.launch.preflight import certain_skip
 from llmexp.record.duration import duration
 from llmexp.record.folder import RunFolder, find_runs
-from llmexp.record.index import RunOverview, kind_of, overviews
+from llmexp.record.index import RunOverview, duration_key, overviews
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunStatus
 from llmexp.registry import published_rate, published_speed, references
@@ -86,7 +86,7 @@ class _History:
 
     def nearest(self, plan: RunPlan) -> RunOverview | None:
         """Return the run of the same kind whose samples have the nearest amount of work."""
-        like = self.like.get(kind_of(plan)) if plan.amount else None
+        like = self.like.get(duration_key(plan)) if plan.amount else None
         return min(like, key=lambda run: max(run.amount / plan.amount, plan.amount / run.amount)) if like else None
 
 
@@ -161,7 +161,7 @@ def _read_history(outputs: Path) -> _History:
             and (standing.rate or 0) > 0
             and standing.amount
         ):
-            history.like.setdefault(standing.work, []).append(standing)
+            history.like.setdefault(standing.duration_key, []).append(standing)
     return history
 
 

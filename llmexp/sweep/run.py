@@ -98,7 +98,7 @@ def announcement(plans: Sequence[RunPlan]) -> str:
     """Say in one line what will run, and where its results go."""
     work: dict[str, list[str]] = {}
     for plan in plans:
-        first, *rest = plan.subject.values()
+        first, *rest = plan.name_fields.values()
         where = f"{first} on {plan.devices} x {plan.config.hardware.name}"
         work.setdefault(where, []).append(" ".join(rest) + " (control)" * plan.config.control)
     parts = [f"{where}: {', '.join(filter(None, compared))}".removesuffix(": ") for where, compared in work.items()]

@@ -8,8 +8,8 @@ from math import prod
 from typing import Any
 
 from llmexp.record.counted import AttentionTime
-from llmexp.traces.asked import Asked, work_ns
 from llmexp.traces.inputs import ATTENTION, Inputs, Places
+from llmexp.traces.operator_calls import OperatorCalls, work_ns
 from llmexp.traces.work import Work
 
 # A kernel of several masks numbers them: causal from the first key or from the last one.
@@ -17,12 +17,12 @@ _CAUSAL = ("True", "1", "2")
 Shape = dict[str, Any]
 
 
-def attention_times(asked: Sequence[Asked], work: Work) -> list[AttentionTime]:
+def attention_times(asked: Sequence[OperatorCalls], work: Work) -> list[AttentionTime]:
     """Return the time of attention whose shapes are known, by operator, shape and dtype, the costliest first.
 
     The time is that of all kernels that the operator launched.
     """
-    found: defaultdict[tuple[Any, ...], list[Asked]] = defaultdict(list)
+    found: defaultdict[tuple[Any, ...], list[OperatorCalls]] = defaultdict(list)
     for each in asked:
         if shape := attention_shape(ATTENTION[each.operator], each.inputs):
             found[each.operator, *shape.items()].append(each)

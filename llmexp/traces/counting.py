@@ -12,11 +12,11 @@ import numpy as np
 
 from llmexp.dtypes import SINGLE
 from llmexp.record.counted import AttentionTime, GemmTime
-from llmexp.traces.asked import Asked, asked_by, work_ns
 from llmexp.traces.attention import attention_shape, attention_times
 from llmexp.traces.events import Trace
 from llmexp.traces.inputs import ATTENTION, PRODUCTS, Inputs
 from llmexp.traces.kinds import COMPUTE
+from llmexp.traces.operator_calls import OperatorCalls, operator_calls, work_ns
 from llmexp.traces.times import Numbers
 from llmexp.traces.work import Work
 
@@ -48,18 +48,18 @@ def count(trace: Trace, work: Work, multiplies: Numbers) -> Counted:
 
     Attention that is computed by products counts as these.
     """
-    products = asked_by(PRODUCTS, trace, work, multiplies)
+    products = operator_calls(PRODUCTS, trace, work, multiplies)
     computing = np.flatnonzero(work.category == COMPUTE)
-    fused = asked_by(ATTENTION, trace, work, computing, outermost=True)
+    fused = operator_calls(ATTENTION, trace, work, computing, outermost=True)
     known = [each.pieces for each in products if _product_shape(each.operator, each.inputs)]
     known += [each.pieces for each in fused if attention_shape(ATTENTION[each.operator], each.inputs)]
     rows = np.unique(np.concatenate(known)) if known else np.empty(0, np.int64)
     return Counted(_gemm_times(products, work, trace.names), attention_times(fused, work), rows)
 
 
-def _gemm_times(asked: Sequence[Asked], work: Work, names: Sequence[str]) -> list[GemmTime]:
+def _gemm_times(asked: Sequence[OperatorCalls], work: Work, names: Sequence[str]) -> list[GemmTime]:
     """Return the time of products whose shapes are known, by operator, shape and dtype, the costliest first."""
-    found: defaultdict[tuple[str, str, _Shape], list[Asked]] = defaultdict(list)
+    found: defaultdict[tuple[str, str, _Shape], list[OperatorCalls]] = defaultdict(list)
     for each in asked:
         if shape := _product_shape(each.operator, each.inputs):
             found[each.operator, _dtype(each, work, names), shape].append(each)
@@ -91,7 +91,7 @@ def _product_shape(operator: str, inputs: Inputs) -> _Shape | None:
         return None
 
 
-def _dtype(asked: Asked, work: Work, names: Sequence[str]) -> str:
+def _dtype(asked: OperatorCalls, work: Work, names: Sequence[str]) -> str:
     dtype = asked.inputs.dtype(int(asked.operator in _WITH_ADDEND))
     if dtype == SINGLE and any(_TF32.search(names[name]) for name in set(work.name[asked.pieces].tolist())):
         return "tf32"

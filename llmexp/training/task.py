@@ -155,7 +155,7 @@ def _out_of_memory_already(plan: TrainingPlan, sweep: Path, stack: str) -> str |
 
 def _out_of_memory(plan: TrainingPlan, sweep: Path, stack: str) -> Iterator[int]:
     """Yield batch.micro of the runs of the sweep that ran out of memory and differ from this plan in nothing else."""
-    for path in sorted(sweep.glob(f"{'_'.join(plan.subject.values())}_*")):
+    for path in sorted(sweep.glob(f"{'_'.join(plan.name_fields.values())}_*")):
         sibling = RunFolder(path)
         with suppress(RecordError):  # written by another version, which says nothing of this run
             result = sibling.result()

@@ -75,7 +75,7 @@ def test_two_runs_that_change_nothing_prove_nothing():
 
 
 def test_only_runs_that_were_asked_for_the_same_are_judged():
-    assert where_asked(did(), did(asked={"seed": "1"}, losses=[9.0])) is None
+    assert where_asked(did(), did(requested={"seed": "1"}, losses=[9.0])) is None
     assert where_asked(None, None) is None
     unknown = where_asked(None, did())
     assert unknown
@@ -84,7 +84,7 @@ def test_only_runs_that_were_asked_for_the_same_are_judged():
 
 @pytest.mark.parametrize(("dtype", "factor", "answer"), [("fp32", 2.0, "different"), ("bf16", 1.25, "same")])
 def test_the_first_update_of_adamw_is_as_large_for_every_element(dtype, factor, answer):
-    one = did(asked={"optimizer.name": "adamw"}, parameters_in=dtype)
+    one = did(requested={"optimizer.name": "adamw"}, parameters_in=dtype)
     assert same_training(one, one.model_copy(update={"largest_update": factor * 1e-3})).answer == answer
     other = did(parameters_in=dtype)
     assert same_training(other, other.model_copy(update={"largest_update": factor * 1e-3})).answer == "same"

@@ -92,7 +92,7 @@ def test_json_is_a_run_a_line(llmexp):
     assert [json.loads(line)["plan"]["method"] for line in out.splitlines()] == ["F", "R"]
 
 
-def test_a_stated_training_goes_by_the_expected_speed(llmexp):
+def test_a_training_budget_goes_by_the_expected_speed(llmexp):
     words = ("plan", "method=Z3", "model=7b", "hardware=rtx4090", "data.seq_len=350", "--for", "tokens=1e9")
     _, out, _ = llmexp(*words)
     # 1e9 / 129.3 tokens/s = 89 d 12 h; x 8 GPUs x 0.34 USD an hour

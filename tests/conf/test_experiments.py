@@ -220,7 +220,11 @@ def test_an_experiment_on_where_time_goes_has_the_runs_of_every_line_of_its_tabl
     for plan in plans(f"experiment={name}", "hardware=a800"):
         config = plan.config
         assert (plan.dims.world_size, config.data.seq_len, config.precision.name) == (8, 350, "bf16_pure")
-        assert (plan.work["engine"], plan.work["optimizer"], plan.work["data"]) == ("deepspeed", "adamw", "")
+        assert (plan.comparison_key["engine"], plan.comparison_key["optimizer"], plan.comparison_key["data"]) == (
+            "deepspeed",
+            "adamw",
+            "",
+        )
         assert config.measure.profile
 
 
@@ -262,11 +266,11 @@ def test_gpu_finetune_is_what_one_card_can_hold_with_the_papers_batch_first():
 def test_serve_first_asks_every_engine_the_same_loads():
     found = plans("experiment=serve_first")
     assert [plan.config.engine.name for plan in found] == ["transformers", "llama_cpp", "vllm"]
-    assert {plan.work["loads"] for plan in found} == {"1/s, 4/s, max"}
+    assert {plan.comparison_key["loads"] for plan in found} == {"1/s, 4/s, max"}
 
 
 def test_serve_knee_searches_with_enough_requests_a_probe():
     (plan,) = plans("experiment=serve_knee")
-    assert plan.work["loads"] == "search from 10/s"
+    assert plan.comparison_key["loads"] == "search from 10/s"
     assert plan.config.serve.requests >= 300
     assert plans("experiment=serve_knee", "serve.search.start_per_s=30")[0].work["loads"] == "search from 30/s"

@@ -60,6 +60,10 @@ def test_what_only_a_started_server_has_is_no_part_of_the_plan(address: str) -> 
     found = plan(address, "engine=vllm", "serve.served_name=mine")
     assert found.memory is None, "nothing is held here"
     assert (found.server.command.argv, found.server.form.body["model"]) == ([], "mine")
-    assert (found.dtype, found.work["dtype"], found.work["server"]) == (None, "its own dtype", address)
+    assert (found.dtype, found.comparison_key["dtype"], found.comparison_key["server"]) == (
+        None,
+        "its own dtype",
+        address,
+    )
     assert plan(address, "serve.dtype=bf16").dtype == "bf16"
     assert plan(address).id != plan(f"{address}/below").id

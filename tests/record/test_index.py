@@ -12,7 +12,7 @@ from patience import HANG_S
 from benchmarks.folders import multiply
 from llmexp.record.folder import find_runs
 from llmexp.record.identity import identity_of, process_identity
-from llmexp.record.index import INDEX, RunOverview, kind_of, overviews
+from llmexp.record.index import INDEX, RunOverview, duration_key, overviews
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunStatus
 
@@ -46,7 +46,7 @@ def test_a_run_by_its_files(make_run):
             "measure.repeats=2",
             "measure.warmup_steps=5",
         ],
-        work="tiny F pretrain deepspeed cpu fp32 2x1x1x1",
+        duration_key="tiny F pretrain deepspeed cpu fp32 2x1x1x1",
         repeats=0,
         planned_repeats=2,
         warmup_samples=5,
@@ -56,7 +56,7 @@ def test_a_run_by_its_files(make_run):
         held_s=50.0,
         rate=7000.0,
     )
-    assert kind_of(plan) == standing.work
+    assert duration_key(plan) == standing.duration_key
 
 
 def test_runs_that_have_ended_are_not_opened_again(make_run, outputs: Path, tmp_path: Path):

@@ -53,14 +53,20 @@ def test_reasons_of_schema_1_which_had_no_kinds_are_read(words: str, kind: str):
     assert (doubt.kind, doubt.words) == (kind, words)
 
 
+def test_concurrent_runs_are_read_by_the_name_that_they_had_before():
+    judged = Stability.model_validate({"verdict": "stable", "beside": ["tiny_R_1"]})
+    assert judged.concurrent_runs == ["tiny_R_1"]
+    assert "beside" not in judged.model_dump()
+
+
 def test_a_result_older_than_clocks_and_neighbors_is_read(make_run):
     folder = make_run()
     written = json.loads(folder.result_path.read_text())
-    for name in ("sm_clocks", "beside"):
+    for name in ("sm_clocks", "concurrent_runs"):
         del written["stability"][name]
     folder.result_path.write_text(json.dumps(written))
     judged = folder.result().stability
-    assert (judged.verdict, judged.sm_clocks, judged.beside) == ("unstable", [], [])
+    assert (judged.verdict, judged.sm_clocks, judged.concurrent_runs) == ("unstable", [], [])
 
 
 @pytest.mark.parametrize(

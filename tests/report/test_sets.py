@@ -97,7 +97,7 @@ def test_a_faster_row_that_did_another_training_is_not_compared_and_fails(row, b
 
 def test_a_row_that_was_asked_to_learn_otherwise_is_compared(row):
     a, b = row(mean=100), row(mean=200)
-    other = did(losses=(6.2, 6.2), update=0.0, asked={"optimizer.lr": "0.0"})
+    other = did(losses=(6.2, 6.2), update=0.0, requested={"optimizer.lr": "0.0"})
     found = compare_sets([a.model_copy(update={"trained": did()})], [b.model_copy(update={"trained": other})])
     assert outcomes(found) == {"Naive": "better"}
 

@@ -75,8 +75,8 @@ def test_neighbors_are_a_note_of_the_row_and_they_and_clocks_are_in_the_csv(make
         SmClock(gpu=f"GPU {n}", mean_megahertz=mean, lowest_megahertz=mean - 9, card_megahertz=1980, samples=3)
         for n, mean in enumerate((1900, 1500))
     ]
-    one = Stability(verdict="stable", beside=["tiny_R_0123456789ab"], sm_clocks=clocks)
-    many = Stability(verdict="unstable", reasons=["drift: x"], beside=[f"run_{number}" for number in range(6)])
+    one = Stability(verdict="stable", concurrent_runs=["tiny_R_0123456789ab"], sm_clocks=clocks)
+    many = Stability(verdict="unstable", reasons=["drift: x"], concurrent_runs=[f"run_{number}" for number in range(6)])
     report = build_report(
         [
             make_run(metrics={"tokens_per_s": 5.0}, stability=one),
@@ -93,7 +93,7 @@ def test_neighbors_are_a_note_of_the_row_and_they_and_clocks_are_in_the_csv(make
             text.split()
         )
     first, second = read(report)
-    assert (first["beside"], second["beside"]) == (
+    assert (first["concurrent_runs"], second["concurrent_runs"]) == (
         "tiny_R_0123456789ab",
         "; ".join(f"run_{number}" for number in range(6)),
     )

@@ -84,11 +84,11 @@ def test_a_file_that_holds_no_probes_costs_no_other_load(tmp_path: Path) -> None
 
 def test_how_many_requests_a_search_takes_is_not_known_in_advance() -> None:
     assert (PLAN.samples, PLAN.measured_samples) == (0, 0)
-    assert PLAN.work["loads"] == "max, search from 1/s"
+    assert PLAN.comparison_key["loads"] == "max, search from 1/s"
     # As many may be at work as a server is planned for at most.
     alone = serving_plan("serve.rate=[]", "serve.requests=100", "serve.search=true")
     assert alone.server.command == serving_plan("serve.rate=max", "serve.requests=5000").server.command
-    assert alone.work["prompt"] == "64 tokens"
+    assert alone.comparison_key["prompt"] == "64 tokens"
 
 
 def test_probes_at_high_rates_have_more_requests() -> None:

@@ -78,7 +78,7 @@ def test_a_knob_of_another_engine_is_a_skip_and_one_of_none_is_an_error() -> Non
 
 def test_adapters_are_another_work_and_an_engine_without_them_is_skipped() -> None:
     plain, adapted = (serving_plan("engine=vllm", *words) for words in ([], ["serve.adapters.number=3"]))
-    assert (plain.work["adapters"], adapted.work["adapters"]) == ("", "3 of rank 8")
+    assert (plain.comparison_key["adapters"], adapted.comparison_key["adapters"]) == ("", "3 of rank 8")
     assert plain.id != adapted.id
     assert adapted.server.form.adapters == 3
     assert "serves no adapters here" in str(serving_plan("serve.adapters.number=3").skip)

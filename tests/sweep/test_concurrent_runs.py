@@ -112,7 +112,10 @@ def test_each_result_names_the_runs_that_stood_beside_it_and_the_table_says_so(
     plans = [plan(method, sweep=sweep) for method in ("F", "R", "Z2+O", "Naive")]
     run_all(plans, DEVICES, Measuring(write_samples))
     names = {one.method: one.folder_name for one in plans}
-    found = {one.method: json.loads((one.folder / "result.json").read_text())["stability"]["beside"] for one in plans}
+    found = {
+        one.method: json.loads((one.folder / "result.json").read_text())["stability"]["concurrent_runs"]
+        for one in plans
+    }
     assert found == {"F": [names["R"]], "R": [names["F"]], "Z2+O": [], "Naive": []}
     report = build_report([RunFolder(one.folder) for one in plans])
     text = markdown(report)
@@ -122,7 +125,7 @@ def test_each_result_names_the_runs_that_stood_beside_it_and_the_table_says_so(
             in text
         )
     assert text.count("measured beside") == 2
-    assert [row["beside"] for row in csv.DictReader(io.StringIO(comma_separated(report)))] == [
+    assert [row["concurrent_runs"] for row in csv.DictReader(io.StringIO(comma_separated(report)))] == [
         names["R"],
         names["F"],
         "",

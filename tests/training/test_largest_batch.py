@@ -87,8 +87,8 @@ def test_points_tell_of_each_trial_what_it_showed(tiny_plan, result_of):
 
 def test_runs_that_search_are_compared_as_such(tiny_plan):
     bisected = tiny_plan("F", batch__micro="max", hardware__memory_limit_bytes=3e8)
-    assert bisected.work["batch"] == "max"
-    assert bisected.work["memory limit"] == "0.3 GB a rank"
+    assert bisected.comparison_key["batch"] == "max"
+    assert bisected.comparison_key["memory limit"] == "0.3 GB a rank"
     assert tiny_plan("F", batch__micro="max", batch__search="pow2").work["batch"] == "max of powers of 2"
     assert tiny_plan("F", batch__micro=2).work["memory limit"] == ""
 

@@ -40,7 +40,10 @@ def variables(connector: str, port: int) -> dict[str, str]:
 
 def of_prefill(connector: str, asked: dict[str, Any]) -> dict[str, Any]:
     """Return a request's body for the server that reads its prompt: one token, and no stream."""
-    body = {key: given for key, given in asked.items() if key != "stream_options"} | {"max_tokens": 1, "stream": False}
+    body = {key: given for key, given in asked.items() if key != "stream_options"} | {
+        "max_tokens": 1,
+        "stream": False,
+    }
     return body | ({KEY: _ASKED_OF_NIXL} if connector == "NixlConnector" else {})
 
 

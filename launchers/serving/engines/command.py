@@ -44,7 +44,7 @@ class CommandEngine(ServingEngine):
     form_knobs = ("token_ids", "ignore_eos", "ready", "metrics")
     knobs = dict.fromkeys((COMMAND, *form_knobs), value(""))
 
-    def holdings(self, served: ServingSpec) -> ReportedMemory:
+    def reported_memory(self, served: ServingSpec) -> ReportedMemory:
         """What any of the known pages tells; in which dtype a command keeps its cache and its weights is not known."""
         return ReportedMemory(kv_tokens_told=[*vllm.KV_TOKENS, *sglang.KV_TOKENS])
 

@@ -61,9 +61,9 @@ class LightllmEngine(ServingEngine):
             return "engine=lightllm: prefix_caching=false needs chunked_prefill=false too"
         return _unknown_kv_dtype(knobs)
 
-    def holdings(self, served: ServingSpec) -> ReportedMemory:
+    def reported_memory(self, served: ServingSpec) -> ReportedMemory:
         """The tokens of the cache are those that it was told, else each device's log tells them for all."""
-        found, given = super().holdings(served), served.knobs.get("kv_tokens")
+        found, given = super().reported_memory(served), served.knobs.get("kv_tokens")
         if given:
             own = ComputedBytes(number=int(given), words="engine.options.kv_tokens")
             return found.model_copy(update={"kv_tokens_told": [], "kv_tokens": own})

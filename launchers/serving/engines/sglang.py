@@ -83,9 +83,9 @@ class SglangEngine(ServingEngine):
             return "engine=sglang needs a GPU here: on a CPU it wants a build of its own and AMX instructions"
         return None
 
-    def holdings(self, served: ServingSpec) -> ReportedMemory:
+    def reported_memory(self, served: ServingSpec) -> ReportedMemory:
         """Its log tells what each device's memory gained by the weights."""
-        found = super().holdings(served)
+        found = super().reported_memory(served)
         if served.is_running:
             return found
         told = ReportedNumber(

@@ -54,9 +54,9 @@ class TransformersEngine(ServingEngine):
             return "engine=transformers serves a model from one device: set parallelism.tp=1"
         return None
 
-    def holdings(self, served: ServingSpec) -> ReportedMemory:
+    def reported_memory(self, served: ServingSpec) -> ReportedMemory:
         """Its cache has the blocks that it was told, and no others; what bitsandbytes quantizes is counted."""
-        found, knobs = super().holdings(served), _with_defaults(served, _defaults(served)).knobs
+        found, knobs = super().reported_memory(served), _with_defaults(served, _defaults(served)).knobs
         if served.is_running:
             return found
         if knobs.get("kv_blocks") and knobs["continuous_batching"]:

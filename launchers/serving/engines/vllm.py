@@ -132,9 +132,9 @@ class VllmEngine(ServingEngine):
             return "engine=vllm ends at the first request on a CPU where the model has stages: set parallelism.pp=1"
         return _needs_avx512(served) or _needs_a_gpu(served.knobs)
 
-    def holdings(self, served: ServingSpec) -> ReportedMemory:
+    def reported_memory(self, served: ServingSpec) -> ReportedMemory:
         """On a GPU its log tells the weights; a draft model of its own has weights and a cache of its own beside."""
-        found = super().holdings(served)
+        found = super().reported_memory(served)
         draft = served.knobs.get("speculative")
         if served.is_running or (isinstance(draft, Mapping) and draft.get("model")):
             return ReportedMemory(kv_tokens_told=found.kv_tokens_told)

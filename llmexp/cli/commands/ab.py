@@ -123,7 +123,7 @@ def _planned(args: Namespace, side: Side) -> list[Job]:
 
 
 def _name(plan: RunPlan) -> str:
-    return " ".join(filter(None, [list(plan.subject.values())[-1], plan.label]))
+    return " ".join(filter(None, [list(plan.name_fields.values())[-1], plan.label]))
 
 
 def _words_of_sides(a: RunPlan, b: RunPlan) -> Mapping[Measures, Sequence[str]]:
@@ -142,7 +142,7 @@ def _words(plan: RunPlan) -> list[str]:
 
 def _control(plans: Sequence[RunPlan]) -> int:
     """Return the row, counted from 1, that a measures against itself: Naive if it is there."""
-    return next((number for number, plan in enumerate(plans, 1) if plan.subject.get("method") == NAIVE), 1)
+    return next((number for number, plan in enumerate(plans, 1) if plan.name_fields.get("method") == NAIVE), 1)
 
 
 def _root(args: Namespace, plan: RunPlan, identity: Mapping[str, object]) -> Path:

@@ -9,7 +9,7 @@ from llmexp.answers.versioned import line
 from llmexp.cli.arguments import Parser, add_overrides, command_parser
 from llmexp.cli.cluster_plan import cluster_lines
 from llmexp.cli.face import planned
-from llmexp.cli.plan_answer import check_stated, stated_words
+from llmexp.cli.plan_answer import budget_words, check_budget
 from llmexp.cli.plan_table import plan_table
 from llmexp.cli.show import plan_text
 from llmexp.report.training_budget import read_training_budget
@@ -30,7 +30,7 @@ def parser() -> Parser:
     )
     parser.add_argument(
         "--for",
-        dest="stated",
+        dest="training_budget",
         type=read_training_budget,
         metavar="TRAINING",
         help="what a whole training would take: tokens=300e9, or epochs=3",
@@ -45,13 +45,15 @@ def main(args: Namespace) -> int:
     if args.json:
         print(*(line(planned_run(cost)) for cost in costs), sep="\n")
         return 0
-    if args.stated:
-        check_stated(plans, args.stated)
+    if args.training_budget:
+        check_budget(plans, args.training_budget)
     if len(costs) == 1 or args.verbose:
-        texts = [plan_text(cost, verbose=args.verbose, stated=stated_words(cost, args.stated)) for cost in costs]
+        texts = [
+            plan_text(cost, verbose=args.verbose, budget=budget_words(cost, args.training_budget)) for cost in costs
+        ]
         print(*texts, sep="\n\n")
     else:
-        print(plan_table(costs, args.stated))
+        print(plan_table(costs, args.training_budget))
     print(*cluster_lines(plans, found.launcher), sep="", end="")
     if len(plans) > 1:
         print()

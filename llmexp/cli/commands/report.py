@@ -86,7 +86,7 @@ def _add_content(parser: Parser) -> None:
     )
     parser.add_argument(
         "--for",
-        dest="stated",
+        dest="training_budget",
         type=read_training_budget,
         metavar="TRAINING",
         help="add what a whole training would take by these speeds: tokens=300e9, or epochs=3",
@@ -126,7 +126,7 @@ def main(args: Namespace) -> int:
     found = build_report(runs_in([Path(path) for path in args.paths]))
     table = found.largest_batches() if args.largest_batch else found
     table = sorted_by(table, args.sort) if args.sort else table
-    table = table.stating(args.stated) if args.stated else table
+    table = table.with_training_budget(args.training_budget) if args.training_budget else table
     if args.into:
         print(*publish(table, args.into), sep="\n")
     elif args.setup:

@@ -19,14 +19,14 @@ class MicroPlan(RunPlan):
     points: list[MicroPoint]
 
     @property
-    def subject(self) -> dict[str, str]:
+    def name_fields(self) -> dict[str, str]:
         """The task and the name of its choice of points, such as limits."""
         return {"task": self.config.task.name, "points": self.config.micro.name}
 
     @property
-    def work(self) -> dict[str, str]:
+    def comparison_key(self) -> dict[str, str]:
         """The properties that runs share whose points can be compared."""
-        return super().work | {"model": self.config.model.name}
+        return super().comparison_key | {"model": self.config.model.name}
 
     @property
     def samples(self) -> int:

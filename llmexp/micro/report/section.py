@@ -16,7 +16,7 @@ from llmexp.micro.report.units import in_bytes, prefix_of
 from llmexp.record.digits import rounded
 from llmexp.record.result import RunResult, RunStatus
 from llmexp.registry import families
-from llmexp.report.columns import Bars, Column, Detail
+from llmexp.report.columns import Bars, Column, ReportTable
 from llmexp.report.legend import legend_of_runs, legend_of_signs
 from llmexp.report.notes import ending_note, mark
 from llmexp.report.row import Row
@@ -52,16 +52,16 @@ class MicroSection(ReportSection):
         return f"{known} of {len(row.result.points)}{sign}"
 
     @property
-    def details(self) -> Sequence[Detail]:
+    def tables(self) -> Sequence[ReportTable]:
         """The limits of all runs, then the points of each."""
         found = limits_table(self.rows, self.metrics, self.label)
         several = len(self.rows) > 1
         points = [
-            Detail(f"{detail.title}: {self.label(row)}" if several else detail.title, detail.columns, detail.legend)
+            ReportTable(f"{table.title}: {self.label(row)}" if several else table.title, table.columns, table.legend)
             for row in self.rows
-            for detail in point_tables(row, self.beside)
+            for table in point_tables(row, self.beside)
         ]
-        return [*([found] if found else []), *points, *super().details]
+        return [*([found] if found else []), *points, *super().tables]
 
     @property
     def legend(self) -> list[str]:
@@ -96,7 +96,9 @@ class MicroSection(ReportSection):
         return [*draw_curves(self, path), *super().draw_more(path)]
 
 
-def limits_table(rows: Sequence[Row], specs: Mapping[str, MetricSpec], label: Callable[[Row], str]) -> Detail | None:
+def limits_table(
+    rows: Sequence[Row], specs: Mapping[str, MetricSpec], label: Callable[[Row], str]
+) -> ReportTable | None:
     """Return the limits that any of the runs has points of, a column for each run; None where there is none."""
     measured = [(row, row.result) for row in rows if row.result and row.state == RunStatus.SUCCESS]
     found = [(row, result, [_cell(result, spec) for spec in specs.values()]) for row, result in measured]
@@ -110,7 +112,7 @@ def limits_table(rows: Sequence[Row], specs: Mapping[str, MetricSpec], label: Ca
         *(Column(label(row), tuple(cells[number] for number in shown)) for row, _, cells in found),
     ]
     legend = dict.fromkeys(line for _, result, cells in found for line in _legend(result, specs, cells))
-    return Detail("what this machine can do at most, of one rank while all are at work", columns, list(legend))
+    return ReportTable("what this machine can do at most, of one rank while all are at work", columns, list(legend))
 
 
 def _cell(result: RunResult, spec: MetricSpec) -> str:

@@ -14,7 +14,7 @@ from llmexp.record.digits import rounded
 from llmexp.record.result import ResultPoint
 from llmexp.record.what_ran import WhatRan
 from llmexp.registry import get_family
-from llmexp.report.columns import Column, Detail
+from llmexp.report.columns import Column, ReportTable
 from llmexp.report.references.beside import Beside
 from llmexp.report.row import Row
 
@@ -25,13 +25,15 @@ TIME = "time of a call, µs"
 _WORDS = ("family", "kind", "dtype", "what_ran")
 
 
-def point_tables(row: Row, beside: Beside) -> Iterator[Detail]:
+def point_tables(row: Row, beside: Beside) -> Iterator[ReportTable]:
     """Yield a table for each family of a run's points, with what references show beside them."""
     families: dict[str, list[ResultPoint]] = {}
     for point in row.result.points if row.result else ():
         families.setdefault(point.params["family"], []).append(point)
     for family, points in families.items():
-        yield Detail(get_family(family).title, list(_columns(points, row, beside)), list(_legend(points, row, beside)))
+        yield ReportTable(
+            get_family(family).title, list(_columns(points, row, beside)), list(_legend(points, row, beside))
+        )
 
 
 def heading_of(name: str, family: Family[Any], points: Sequence[ResultPoint]) -> tuple[str, float]:

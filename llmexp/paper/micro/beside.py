@@ -44,13 +44,13 @@ class MicroBeside(Beside):
     def _views_of(self, row: Row) -> Iterator[View]:
         """Yield a view for each table of points that holds products of table XII, or is of a figure's experiment."""
         own = name_of(row.plan.config.sweep.name)
-        for detail in point_tables(row, self):
-            is_table = any(column.header == _PAPER_TIME for column in detail.columns)
+        for table in point_tables(row, self):
+            is_table = any(column.header == _PAPER_TIME for column in table.columns)
             name = "table12" if is_table else own
             if name:
                 note = [] if is_table else [_FIGURE_NOTE]
-                title = f"{words_of(name)}, {TITLES[name]}: {row.subject} on {row.hardware}"
-                yield View(name, replace(detail, title=title, legend=[*detail.legend, *note]), rows=(row,))
+                title = f"{words_of(name)}, {TITLES[name]}: {row.name} on {row.hardware}"
+                yield View(name, replace(table, title=title, legend=[*table.legend, *note]), rows=(row,))
 
 
 def _paper_columns(points: Sequence[ResultPoint], row: Row) -> Iterator[Column]:

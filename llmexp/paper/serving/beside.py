@@ -6,9 +6,9 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from llmexp.paper.printed.serving import Statement, statements_on
-from llmexp.paper.serving.profile import paper_profile_details
+from llmexp.paper.serving.profile import paper_profile_tables
 from llmexp.paper.views.names import ROMAN, TITLES, words_of
-from llmexp.report.columns import Detail
+from llmexp.report.columns import ReportTable
 from llmexp.report.references.beside import Beside, ColumnPlace
 from llmexp.report.references.view import View
 from llmexp.report.row import Row
@@ -32,22 +32,22 @@ class ServingBeside(Beside):
         return [str(statement) for statement in self._statements] if place == "end" else []
 
     @property
-    def details(self) -> Sequence[Detail]:
+    def tables(self) -> Sequence[ReportTable]:
         """Tables X and XI."""
-        return [detail for _, detail in self._profiles]
+        return [table for _, table in self._profiles]
 
     def views(self, asked: Container[str] = ()) -> Sequence[View]:
         """Return tables X and XI, and under the paper's load the loads beside what it says of figures 6 to 10."""
-        views = [View(name, detail, rows=self.section.rows) for name, detail in self._profiles]
+        views = [View(name, table, rows=self.section.rows) for name, table in self._profiles]
         if loads := loads_table(self._rows, self.section.label):
             title = f"{words_of('fig06')}, {TITLES['fig06']}, and what it says of figures 7 to 10"
             legend = [*loads.legend, _NO_VALUES, *map(str, self._statements)]
-            views.append(View("fig06", Detail(title, loads.columns, legend), rows=self._rows))
+            views.append(View("fig06", ReportTable(title, loads.columns, legend), rows=self._rows))
         return views
 
     @property
-    def _profiles(self) -> Iterator[tuple[str, Detail]]:
-        return ((ROMAN[number], detail) for number, detail in paper_profile_details(self.section.profiled))
+    def _profiles(self) -> Iterator[tuple[str, ReportTable]]:
+        return ((ROMAN[number], table) for number, table in paper_profile_tables(self.section.profiled))
 
     @property
     def _rows(self) -> list[Row]:
@@ -58,5 +58,5 @@ class ServingBeside(Beside):
     @property
     def _statements(self) -> list[Statement]:
         return statements_on(
-            frozenset(row.hardware for row in self._rows), frozenset(row.work["model"] for row in self._rows)
+            frozenset(row.hardware for row in self._rows), frozenset(row.comparison_key["model"] for row in self._rows)
         )

@@ -14,7 +14,7 @@ from llmexp.paper.printed import SOURCE, read_table, remark_of
 from llmexp.record import ranges
 from llmexp.record.breakdown import Breakdown, BreakdownShare, ModuleTime
 from llmexp.record.digits import three_digits
-from llmexp.report.columns import Column, Detail
+from llmexp.report.columns import Column, ReportTable
 from llmexp.serving.plan.serving_plan import ServingPlan
 from llmexp.serving.report.profiled import ProfiledRun
 
@@ -49,10 +49,10 @@ class _Table:
     measure: Callable[[Breakdown, BreakdownShare], dict[Labels, float]]
 
 
-def paper_profile_details(runs: Sequence[ProfiledRun]) -> list[tuple[str, Detail]]:
+def paper_profile_tables(runs: Sequence[ProfiledRun]) -> list[tuple[str, ReportTable]]:
     """Return the tables, by Roman numbers, for runs of the paper's experiments and runs that are the paper's own."""
     shown = [run for run in runs if run.profiled and (_sweep(run) == SWEEP or not differences(run))]
-    return [(table.number, found) for table in _tables() if (found := _detail(table, shown))] if shown else []
+    return [(table.number, found) for table in _tables() if (found := _beside(table, shown))] if shown else []
 
 
 def differences(run: ProfiledRun) -> list[str]:
@@ -139,7 +139,7 @@ def _tables() -> list[_Table]:
     ]
 
 
-def _detail(table: _Table, runs: Sequence[ProfiledRun]) -> Detail | None:
+def _beside(table: _Table, runs: Sequence[ProfiledRun]) -> ReportTable | None:
     found = [_mean(table, run) for run in runs]
     if not any(found):
         return None
@@ -157,7 +157,9 @@ def _detail(table: _Table, runs: Sequence[ProfiledRun]) -> Detail | None:
         columns.append(Column("paper ms", tuple(f"{one[0]:.2f}" if one else "" for one in papers)))
     columns.append(Column("paper %", tuple(f"{one[1]:.2f}" + "*" * bool(one[2]) if one else "" for one in papers)))
     remarks = [f"* {one[2]}" for one in papers if one and one[2]]
-    return Detail(f"table {table.number} of the paper, {table.title}", columns, [*_compared(runs), *_WORDS, *remarks])
+    return ReportTable(
+        f"table {table.number} of the paper, {table.title}", columns, [*_compared(runs), *_WORDS, *remarks]
+    )
 
 
 _WORDS = (

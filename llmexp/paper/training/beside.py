@@ -21,13 +21,13 @@ from llmexp.paper.training.cell import (
 from llmexp.paper.training.cells.lines import tables
 from llmexp.paper.training.cells.views import cell_views
 from llmexp.paper.training.scaling import figure_legend, scaling_views
-from llmexp.paper.training.step_times.figure5 import Figure5, figure5, figure5_detail
+from llmexp.paper.training.step_times.figure5 import Figure5, figure5, figure5_table
 from llmexp.paper.training.step_times.matching import Place as Machine
 from llmexp.paper.training.step_times.matching import places
 from llmexp.paper.training.step_times.tables import paper_tables
 from llmexp.paper.views.names import ROMAN, experiment_of
 from llmexp.record.digits import three_digits
-from llmexp.report.columns import Column, Detail
+from llmexp.report.columns import Column, ReportTable
 from llmexp.report.legend import applying
 from llmexp.report.notes import mark
 from llmexp.report.picture import named_beside
@@ -110,20 +110,20 @@ class TrainingBeside(Beside):
         return f"the paper ({SOURCE})" if any(map(find, self.section.rows)) else ""
 
     @property
-    def details(self) -> Sequence[Detail]:
+    def tables(self) -> Sequence[ReportTable]:
         """The paper's tables on a step's time beside profiled runs, and figure 5."""
-        return [detail for _, detail in self._step_times]
+        return [table for _, table in self._step_times]
 
     @property
-    def layouts(self) -> Sequence[Detail]:
+    def layouts(self) -> Sequence[ReportTable]:
         """The paper's tables cell by cell, of the sweeps of its experiments."""
         rows = [row for row in self.section.rows if row.plan.config.sweep.name in self._sweeps]
-        return [view.detail for view in cell_views(rows, ()) if experiment_of(view.name) in self._sweeps]
+        return [view.table for view in cell_views(rows, ()) if experiment_of(view.name) in self._sweeps]
 
     def views(self, asked: Container[str] = ()) -> Sequence[View]:
         """Return tables II to IV and IX, figure 4, and what profiled runs answer of those on time."""
         rows = self.section.rows
-        timed = [View(name, detail, rows=rows) for name, detail in self._step_times]
+        timed = [View(name, table, rows=rows) for name, table in self._step_times]
         return [*cell_views(rows, asked), *scaling_views(rows, asked), *timed]
 
     def draw(self, path: Path) -> list[Path]:
@@ -151,10 +151,10 @@ class TrainingBeside(Beside):
         return [figure for machine in self._machines if (figure := figure5(machine))]
 
     @property
-    def _step_times(self) -> Iterator[tuple[str, Detail]]:
+    def _step_times(self) -> Iterator[tuple[str, ReportTable]]:
         for machine in self._machines:
-            yield from ((ROMAN[number], detail) for number, detail in paper_tables(machine))
-        yield from (("fig05", figure5_detail(figure)) for figure in self._figures5)
+            yield from ((ROMAN[number], table) for number, table in paper_tables(machine))
+        yield from (("fig05", figure5_table(figure)) for figure in self._figures5)
 
     def _column(self, header: str, cell: Callable[[TrainingRow], str], dispensable: int) -> Column:
         return Column(header, tuple(cell(row) for row in self.section.rows), dispensable=dispensable)

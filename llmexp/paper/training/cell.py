@@ -32,16 +32,16 @@ def cell_of(row: TrainingRow) -> PaperCell | None:
     """
     found = _of_same_batch(row)
     rank = row.plan.config.adapter.rank
-    here = (row.work["task"], row.seq_len, row.batch.accumulation, row.layout, row.processes, rank)
-    is_same = found and not row.work["data"] and here == (found.task, *_SHARED[1:], WORLD_SIZE, LORA_RANK)
+    here = (row.comparison_key["task"], row.seq_len, row.batch.accumulation, row.layout, row.processes, rank)
+    is_same = found and not row.comparison_key["data"] and here == (found.task, *_SHARED[1:], WORLD_SIZE, LORA_RANK)
     return found if is_same else None
 
 
 def _of_same_batch(row: TrainingRow) -> PaperCell | None:
     names = (row.model, row.method, row.hardware)
     if row.plan.config.batch.micro == MAX:
-        return paper_largest(*names) if row.work["engine"] == ENGINE else None
-    return paper_cell(*names, row.batch.micro, row.work["engine"])
+        return paper_largest(*names) if row.comparison_key["engine"] == ENGINE else None
+    return paper_cell(*names, row.batch.micro, row.comparison_key["engine"])
 
 
 def settings_unlike(row: TrainingRow) -> list[str]:
@@ -95,8 +95,8 @@ def unlike_note(row: TrainingRow) -> str:
 
 def scaling_of(row: TrainingRow) -> PaperScaling | None:
     """Return the paper's figure for this number of GPUs, which is of weak scaling with DeepSpeed."""
-    own = (row.work["task"], row.seq_len, row.batch.accumulation, row.layout)
-    if own != _SHARED or row.work["engine"] != ENGINE:
+    own = (row.comparison_key["task"], row.seq_len, row.batch.accumulation, row.layout)
+    if own != _SHARED or row.comparison_key["engine"] != ENGINE:
         return None
     return paper_scaling(row.model, row.method, row.hardware, row.batch.micro, row.processes)
 

@@ -13,7 +13,7 @@ from llmexp.paper.views.names import TITLES, experiment_of, words_of
 from llmexp.paper.views.notes import Notes
 from llmexp.record.digits import rounded
 from llmexp.record.result import RunStatus
-from llmexp.report.columns import Column, Detail
+from llmexp.report.columns import Column, ReportTable
 from llmexp.report.notes import ending_note
 from llmexp.report.page.chart import Chart, ChartTrace
 from llmexp.report.references.view import View
@@ -47,7 +47,7 @@ class Scaled:
     def where(self) -> str:
         """What ran where."""
         row = self.first
-        return f"{row.model} {row.method} on {row.hardware}, {row.work['engine']}"
+        return f"{row.model} {row.method} on {row.hardware}, {row.comparison_key['engine']}"
 
     @property
     def gpus(self) -> list[int]:
@@ -76,13 +76,13 @@ def scaling_views(rows: Sequence[TrainingRow], asked: Container[str]) -> list[Vi
     groups: dict[tuple[str, ...], list[TrainingRow]] = {}
     for row in rows:
         if _may_stand(row, asked):
-            key = (row.model, row.method, row.hardware, row.work["engine"], row.work["precision"])
+            key = (row.model, row.method, row.hardware, row.comparison_key["engine"], row.comparison_key["precision"])
             groups.setdefault(key, []).append(row)
     return [_view(Scaled(tuple(found))) for found in groups.values() if len({row.processes for row in found}) > 1]
 
 
 def _may_stand(row: TrainingRow, asked: Container[str]) -> bool:
-    is_paper = (row.model, row.method, row.work["task"]) == (MODEL, METHOD, "pretrain")
+    is_paper = (row.model, row.method, row.comparison_key["task"]) == (MODEL, METHOD, "pretrain")
     return not row.is_control and (is_paper or NAME in asked or row.plan.config.sweep.name == experiment_of(NAME))
 
 
@@ -100,7 +100,7 @@ def _view(scaled: Scaled) -> View:
     shown = [column for column in columns if any(column.cells)]
     return View(
         name=NAME,
-        detail=Detail(title, shown, [line for line in (*legend, *notes.lines) if line]),
+        table=ReportTable(title, shown, [line for line in (*legend, *notes.lines) if line]),
         answers=[f"{_coverage(scaled)}."],
         missing=_missing(scaled),
         charts=_charts(scaled),

@@ -9,7 +9,7 @@ from llmexp.errors import ConfigError
 from llmexp.paper.printed import SOURCE, PaperCell, paper_cells, read_table, remark_of
 from llmexp.paper.views.names import ROMAN, TITLES, experiment_of, words_of
 from llmexp.paper.views.notes import Notes
-from llmexp.report.columns import Column, Detail
+from llmexp.report.columns import Column, ReportTable
 from llmexp.report.references.view import View
 
 _BY_METHOD = {"table03": "III", "table04": "IV", "table09": "IX"}
@@ -32,12 +32,12 @@ def printed(name: str) -> View:
             f"python -m llmexp experiment={experiment_of(name)} measures it"
         )
     legend = [f"paper: {SOURCE}; ?: probably wrong, for the reason in its note; -: out of memory", same, *notes.lines]
-    detail = Detail(
+    table = ReportTable(
         f"{words_of(name)}, {TITLES[name]}: as printed, no run here answers it",
         columns,
         [line for line in legend if line],
     )
-    return View(name, detail, missing=[f"python -m llmexp experiment={experiment_of(name)}"])
+    return View(name, table, missing=[f"python -m llmexp experiment={experiment_of(name)}"])
 
 
 def _by_method(number: str, notes: Notes) -> list[Column]:

@@ -63,7 +63,9 @@ class RunContent:
     @property
     def name(self) -> str:
         """The model, the method and all other words of what is measured, as any other run may stand beside it there."""
-        return name_of(self._plan.subject.values(), distinguishing_overrides(self._plan.overrides, self._plan.subject))
+        return name_of(
+            self._plan.name_fields.values(), distinguishing_overrides(self._plan.overrides, self._plan.name_fields)
+        )
 
     @property
     def id(self) -> str:
@@ -121,7 +123,7 @@ class RunContent:
             "engine": config.engine.name,
             "sweep": config.sweep.name,
         }
-        plain = {"id": self.id, "folder": self.folder.path.name} | self._plan.subject | groups
+        plain = {"id": self.id, "folder": self.folder.path.name} | self._plan.name_fields | groups
         plain |= {"status": self.state.value, "reason": self._reason}
         measured = {"stack": result.stack, "evidence": result.evidence} if result else {}
         if result and result.stability:
@@ -129,7 +131,7 @@ class RunContent:
                 "stability": result.stability.verdict,
                 "stability_reasons": result.stability.words,
             }
-            measured |= {"beside": _cut("; ".join(result.stability.beside))}
+            measured |= {"concurrent_runs": _cut("; ".join(result.stability.concurrent_runs))}
         bookkeeping = {RUN_TAG: self.id, SWEEP_TAG: self.sweep, STATUS_TAG: self.state.value, KIND_TAG: "run"}
         commit = {COMMIT_TAG: ((self.environment.get("git") or {}).get("llmexp") or {}).get("commit")}
         return {name: value for name, value in (plain | measured | bookkeeping | SOURCE | commit).items() if value}

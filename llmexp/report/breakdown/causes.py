@@ -8,12 +8,12 @@ from statistics import fmean
 
 from llmexp.record.breakdown import Breakdown
 from llmexp.report.breakdown.parts import COMMUNICATION, COPIES, Profiled, share_cell, step_ms
-from llmexp.report.columns import Column, Detail
+from llmexp.report.columns import Column, ReportTable
 
 _IDLE_ON_HOST = "idle: between operators"
 
 
-def causes_detail(run: Profiled) -> Detail:
+def causes_table(run: Profiled) -> ReportTable:
     """Return what the device did, and why it was idle."""
     ranks = run.breakdown.ranks
     names: dict[str, Callable[[Breakdown], int]] = {
@@ -33,10 +33,10 @@ def causes_detail(run: Profiled) -> Detail:
         Column("what", tuple(shown), left=True),
         Column("ms/step" if ranks[0].steps else "ms", tuple(share_cell(value, whole_ms) for value in shown.values())),
     ]
-    return Detail(f"{run.name}: what the {'device' if ranks[0].on_device else 'processor'} did", columns, [])
+    return ReportTable(f"{run.name}: what the {'device' if ranks[0].on_device else 'processor'} did", columns, [])
 
 
-def kinds_detail(run: Profiled) -> Detail:
+def kinds_table(run: Profiled) -> ReportTable:
     """Return the time by kind of work."""
     sums: Counter[str] = Counter()
     for rank in run.breakdown.ranks:
@@ -48,4 +48,4 @@ def kinds_detail(run: Profiled) -> Detail:
         Column("kind", tuple(kind for kind, _ in shown), left=True),
         Column("%", tuple(f"{100 * time_ns / busy:.1f}" for _, time_ns in shown)),
     ]
-    return Detail("by kind of work, in percent of the busy time", columns, [])
+    return ReportTable("by kind of work, in percent of the busy time", columns, [])

@@ -9,14 +9,14 @@ from llmexp.record.breakdown import RunBreakdown
 from llmexp.record.digits import three_digits
 from llmexp.report.breakdown.kernels import MOST_KERNELS, cut
 from llmexp.report.breakdown.parts import TOTAL, BreakdownPart, Profiled, parts_ms, step_ms
-from llmexp.report.columns import Column, Detail
+from llmexp.report.columns import Column, ReportTable
 
 MS = ",.2f"
 # Of a millisecond: a trace tells nanoseconds, and what is less is a sum's rounding.
 PLACES = 6
 
 
-def difference_detail(a: Profiled, b: Profiled) -> Detail:
+def difference_table(a: Profiled, b: Profiled) -> ReportTable:
     """Return which parts made the difference between two runs, the largest first, each with its share of all of it."""
     before, after = (parts_ms(run.breakdown, recomputed_apart=True) for run in (a, b))
     whole_ms = step_ms(b.breakdown) - step_ms(a.breakdown)
@@ -28,7 +28,7 @@ def difference_detail(a: Profiled, b: Profiled) -> Detail:
     return _differences("which parts made the difference", deltas, before, after, whole_ms)
 
 
-def kernel_difference_detail(a: Profiled, b: Profiled) -> Detail:
+def kernel_difference_table(a: Profiled, b: Profiled) -> ReportTable:
     """Return which kernels or operators made the difference; their time counts in full where it overlaps."""
     before, after = (_kernels_ms(run.breakdown) for run in (a, b))
     deltas = {name: after.get(name, 0.0) - before.get(name, 0.0) for name in dict.fromkeys((*before, *after))}
@@ -50,7 +50,7 @@ def _differences(
     before: Mapping[BreakdownPart, float],
     after: Mapping[BreakdownPart, float],
     whole_ms: float,
-) -> Detail:
+) -> ReportTable:
     shown = sorted(deltas, key=lambda part: -abs(deltas[part]))[:MOST_KERNELS]
     columns = [
         Column("", tuple(part[0] for part in shown), left=True),
@@ -60,7 +60,7 @@ def _differences(
         Column("b-a ms", tuple(_signed(deltas[part]) for part in shown)),
         Column("%", tuple(f"{round(100 * deltas[part] / whole_ms)}" if whole_ms else "" for part in shown)),
     ]
-    return Detail(
+    return ReportTable(
         title,
         columns,
         [f"b's step takes {_signed(whole_ms)} ms, of which % is the share; ms a step, as a mean over ranks"],

@@ -5,13 +5,13 @@ from __future__ import annotations
 from llmexp.record.breakdown import KernelTime
 from llmexp.record.digits import three_digits
 from llmexp.report.breakdown.parts import Profiled
-from llmexp.report.columns import Column, Detail
+from llmexp.report.columns import Column, ReportTable
 
 MOST_KERNELS = 15
 LONGEST_KERNEL = 60
 
 
-def kernels_detail(run: Profiled) -> Detail:
+def kernels_table(run: Profiled) -> ReportTable:
     """Return the costliest kernels or operators of the first rank."""
     rank = run.breakdown.ranks[0]
     shown = rank.kernels[:MOST_KERNELS]
@@ -24,14 +24,14 @@ def kernels_detail(run: Profiled) -> Detail:
         Column("GB/s", tuple(map(_bandwidth, shown))),
     ]
     told = [column for column in columns if any(column.cells)]
-    return Detail(f"costliest {'kernels' if rank.on_device else 'operators'}, {rank.source}", told, [])
+    return ReportTable(f"costliest {'kernels' if rank.on_device else 'operators'}, {rank.source}", told, [])
 
 
 def _bandwidth(kernel: KernelTime) -> str:
     return three_digits(kernel.copied_bytes / max(1, kernel.work_ns), ",.2f") if kernel.copied_bytes else ""
 
 
-def collectives_detail(run: Profiled) -> Detail | None:
+def collectives_table(run: Profiled) -> ReportTable | None:
     """Return the collectives, with the waiting for late ranks apart; None where there were none."""
     shown = run.breakdown.collectives
     if not shown:
@@ -44,7 +44,7 @@ def collectives_detail(run: Profiled) -> Detail | None:
         Column("pure", tuple(_ms(each.pure_ns) for each in shown)),
     ]
     legend = "waiting: ms until the last rank came, pure: ms from then on; ? where the ranks' calls do not match"
-    return Detail("collectives, as a mean over ranks", columns, [legend])
+    return ReportTable("collectives, as a mean over ranks", columns, [legend])
 
 
 def _ms(time_ns: int | None) -> str:

@@ -8,12 +8,12 @@ from functools import partial
 from llmexp.analysis.step_limits import PARTS, StepLimits, step_limits
 from llmexp.record.digits import three_digits
 from llmexp.report.breakdown.parts import Profiled
-from llmexp.report.columns import Column, Detail
+from llmexp.report.columns import Column, ReportTable
 
 BOUND, BEST = "bound by", "best step"
 
 
-def limits_detail(runs: Sequence[Profiled]) -> Detail:
+def limits_table(runs: Sequence[Profiled]) -> ReportTable:
     """Return the parts of each run's step with their times at the limits, what bounds it, and its best step."""
     found = [step_limits(run.breakdown, run.measured_step_s) for run in runs]
     lines = list(_lines(found))
@@ -21,7 +21,7 @@ def limits_detail(runs: Sequence[Profiled]) -> Detail:
         Column("part", tuple(name for name, _ in lines), left=True),
         *(Column(run.name, tuple(cell(limits) for _, cell in lines)) for run, limits in zip(runs, found, strict=True)),
     ]
-    return Detail("what bounds a step", columns, list(_legend(runs, found)))
+    return ReportTable("what bounds a step", columns, list(_legend(runs, found)))
 
 
 def _lines(found: Sequence[StepLimits]) -> Iterator[tuple[str, Callable[[StepLimits], str]]]:

@@ -18,12 +18,12 @@ from llmexp.report.breakdown.parts import (
     share_cell,
     step_ms,
 )
-from llmexp.report.columns import Column, Detail
+from llmexp.report.columns import Column, ReportTable
 
 SMALL_SHARE = 0.01
 
 
-def module_detail(runs: Sequence[Profiled], *, whole: bool = True) -> Detail:
+def module_table(runs: Sequence[Profiled], *, whole: bool = True) -> ReportTable:
     """Return the table of phases and modules with a column for each run: milliseconds a step, and percent of it.
 
     Without `whole`, modules that take less than SMALL_SHARE in every run are one part, and so is what is recomputed.
@@ -49,7 +49,7 @@ def module_detail(runs: Sequence[Profiled], *, whole: bool = True) -> Detail:
         whole_ms = step_ms(run.breakdown)
         cells = [share_cell(times.get(part), whole_ms) for part in parts]
         columns.append(Column(f"{run.name} ms", (*cells, three_digits(whole_ms, ",.2f"), _measured(run, whole_ms))))
-    return Detail("where the time of a profiled step went", columns, _legend(runs))
+    return ReportTable("where the time of a profiled step went", columns, _legend(runs))
 
 
 def _merged(times: Mapping[BreakdownPart, float], small: Collection[BreakdownPart]) -> dict[BreakdownPart, float]:

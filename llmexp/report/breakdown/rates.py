@@ -10,7 +10,7 @@ from llmexp.record.counted import AttentionTime, CountedPeaks, GemmTime
 from llmexp.record.digits import rounded, three_digits
 from llmexp.report.breakdown.kernels import MOST_KERNELS
 from llmexp.report.breakdown.parts import Profiled
-from llmexp.report.columns import Column, Detail
+from llmexp.report.columns import Column, ReportTable
 
 Counted = GemmTime | AttentionTime
 GEMM_SIZES = ("batch", "m", "n", "k", "calls")
@@ -18,7 +18,7 @@ ABOVE = "!"
 _ABOVE_COMPUTE = f"{ABOVE} above the peak: the numbers had fewer digits than the trace tells, or the peak is wrong"
 
 
-def rate_details(run: Profiled) -> Iterator[Detail]:
+def rate_tables(run: Profiled) -> Iterator[ReportTable]:
     """Yield the costliest products and the costliest attention of the first rank, where the trace has shapes."""
     rank, calibration = run.breakdown.ranks[0], run.breakdown.calibration
     rates = _Rates(run.breakdown.peaks, calibration.limits if calibration else {})
@@ -27,14 +27,14 @@ def rate_details(run: Profiled) -> Iterator[Detail]:
         sizes = [Column(size, tuple(f"{getattr(each, size):,}" for each in products)) for size in GEMM_SIZES]
         columns = [*_names(products), *sizes, *rates.columns(products)]
         title = f"costliest matrix products of {_when(rank)}, batch x [m, k] by [k, n]"
-        yield Detail(title, columns, [*legends, *rates.remarks(products)])
+        yield ReportTable(title, columns, [*legends, *rates.remarks(products)])
     if fused := rank.attention[:MOST_KERNELS]:
         columns = [*_names(fused), *_attention_sizes(fused), *rates.columns(fused)]
         told = "causal: half of the pairs of queries and keys count; backward: five products, where forward has two"
         packed = ["~ a mean of packed sequences, whose pairs are at least those of equal lengths"]
         packed = packed if any(each.equal_lengths for each in fused) else []
         title = f"costliest attention in one kernel, of {_when(rank)}"
-        yield Detail(title, columns, [told, *packed, *(legends if not products else []), *rates.remarks(fused)])
+        yield ReportTable(title, columns, [told, *packed, *(legends if not products else []), *rates.remarks(fused)])
 
 
 def _when(rank: Breakdown) -> str:

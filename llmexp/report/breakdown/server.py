@@ -16,13 +16,13 @@ from llmexp.report.breakdown.parts import (
     place_in,
     share_cell,
 )
-from llmexp.report.columns import Column, Detail
+from llmexp.report.columns import Column, ReportTable
 
 SMALL_SHARE = 0.01
 STEPS = "steps"
 
 
-def server_detail(runs: Sequence[Profiled], *, whole: bool = False) -> Detail:
+def server_table(runs: Sequence[Profiled], *, whole: bool = False) -> ReportTable:
     """Return milliseconds of one step of each phase, and each part's percentage of them.
 
     Without `whole`, parts that take less than SMALL_SHARE of their phase in every run are one part.
@@ -38,7 +38,7 @@ def server_detail(runs: Sequence[Profiled], *, whole: bool = False) -> Detail:
     ]
     for run, times in zip(runs, shown, strict=True):
         columns.append(Column(f"{run.name} ms", tuple(_cell(row, run, times) for row in rows)))
-    return Detail("where the time of a profiled server's steps went", columns, _legend(runs))
+    return ReportTable("where the time of a profiled server's steps went", columns, _legend(runs))
 
 
 def _phases(runs: Sequence[Profiled]) -> list[str]:

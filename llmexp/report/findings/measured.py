@@ -45,7 +45,7 @@ def _largest(rows: Sequence[ClaimRow]) -> ClaimRow:
 def _row(run: Row) -> ClaimRow:
     plan: Any = run.plan
     config = plan.config
-    hardware, micro, method = config.hardware, plan.batch.micro, run.subject
+    hardware, micro, method = config.hardware, plan.batch.micro, run.name
     is_gpu = hardware.device == "cuda"
     return ClaimRow(
         table="",

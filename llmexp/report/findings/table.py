@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llmexp.record.reading import as_cell
-from llmexp.report.columns import Column, Detail
+from llmexp.report.columns import Column, ReportTable
 from llmexp.report.findings.claims import Claim, Undecided
 from llmexp.report.findings.rows import ClaimRow, doubtful
 from llmexp.report.findings.verdict import CANNOT_TELL, FAILS, HOLDS, PARTLY, Answer
@@ -40,7 +40,7 @@ def findings(
     return [FindingLine(claim, claim.answer(rows), claim.answer(published)) for claim in claims]
 
 
-def findings_detail(found: Sequence[FindingLine], reference: Reference) -> Detail:
+def findings_table(found: Sequence[FindingLine], reference: Reference) -> ReportTable:
     """Return the table: of two sets of numbers yours are shown where they decide, else the reference's."""
     name, counts = reference.name, Counter(finding.published.verdict for finding in found)
     counted = ", ".join(f"{verdict} {counts[verdict]}" for verdict in (HOLDS, PARTLY, FAILS, CANNOT_TELL))
@@ -51,7 +51,7 @@ def findings_detail(found: Sequence[FindingLine], reference: Reference) -> Detai
         Column(name, tuple(_marked(finding.published) for finding in found), left=True),
         Column("numbers", tuple(_numbers(finding, name) for finding in found), left=True, widest=_WIDEST_NUMBERS),
     )
-    return Detail(f"{len(found)} claims; on {reference.title}'s cells: {counted}", columns, LEGEND)
+    return ReportTable(f"{len(found)} claims; on {reference.title}'s cells: {counted}", columns, LEGEND)
 
 
 def findings_csv(found: Sequence[FindingLine], reference: Reference) -> str:

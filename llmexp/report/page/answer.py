@@ -63,7 +63,7 @@ def leaders(rows: Sequence[Row], label: Label, odd: Mapping[Path, str] | None = 
 
 
 def _competing(row: Row) -> tuple[str, ...]:
-    work = row.work
+    work = row.comparison_key
     return tuple(work.get(name, "") for name in ("task", "model", "data", "seq_len", "hardware", "ranks", "devices"))
 
 
@@ -86,7 +86,9 @@ class _Group:
             nobody = [f"None of {len(rows)} runs{where} was measured to its end."] * bool(rows and first.plan.rate)
             return [*nobody, *left_out]
         best, others, left = measured[0], beside_best(measured), len(measured) - 1 - MOST_COMPARED
-        verb, what = ("trains", first.work.get("model", "")) if "method" in best.plan.subject else ("reaches", "")
+        verb, what = (
+            ("trains", first.comparison_key.get("model", "")) if "method" in best.plan.name_fields else ("reaches", "")
+        )
         head = f"{self.label(best)} {verb} {what}".rstrip() + f"{' at' * (verb == 'trains')} {speed(best)}{where}"
         return [
             _head(head, best, others, rows, self.label),
@@ -141,7 +143,9 @@ def _head(said: str, best: Row, others: Sequence[BesideRow], rows: Sequence[Row]
     measured = sum(row.rate is not None for row in rows)
     if not others:
         return f"{said}. It is the only one that was measured, so nothing says whether another is faster."
-    naive = next((one for one in others if one.row.subject == "Naive" and one.row.work == best.work), others[-1])
+    naive = next(
+        (one for one in others if one.row.name == "Naive" and one.row.comparison_key == best.comparison_key), others[-1]
+    )
     times = f", {_times(best, naive)} {label(naive.row)}" * naive.is_compared
     if len(others) == measured - 1 and all(one.verdict == "slower" for one in others):
         did_not_fit = any(row.state == OOM for row in rows)

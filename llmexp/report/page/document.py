@@ -8,7 +8,7 @@ import json
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,13 +18,12 @@ from typing import Any
 from llmexp.errors import RecordError
 from llmexp.record.reading import plain
 from llmexp.record.redact import redact, redact_all
+from llmexp.report.columns import ReportTable
 from llmexp.report.page.tables import (
-    Table,
     certainty_table,
     commands_table,
-    detail_table,
     environment_table,
-    runs_table,
+    table_data,
 )
 from llmexp.report.picture import can_draw
 from llmexp.report.provenance import provenance
@@ -90,18 +89,23 @@ def _section(section: ReportSection) -> dict[str, Any]:
         "pictures": list(_pictures(section)),
         "setup": setup_paragraph(section),
         "provenance": provenance(section.rows),
-        "groups": [[{"notes": list(table.notes), **table.data} for table in tables[name] if table] for name in tables],
+        "groups": [list(map(shown_table, filter(None, tables[name]))) for name in tables],
     }
 
 
-def _section_tables(section: ReportSection) -> dict[str, Sequence[Table | None]]:
+def _section_tables(section: ReportSection) -> dict[str, Sequence[ReportTable | None]]:
     """Return the tables in the order of the page: runs with what belongs to them, environment, certainty, commands."""
     return {
-        "runs": [runs_table(section), *map(detail_table, [*section.details, *section.layouts])],
+        "runs": [replace(section.table, title="All runs"), *section.tables, *section.layouts],
         "environment": [environment_table(section)],
         "certainty": [certainty_table(section)],
         "commands": [commands_table(section)],
     }
+
+
+def shown_table(table: ReportTable) -> dict[str, Any]:
+    """Return a table as the template and the page's script take it."""
+    return {"notes": list(table.legend), **table_data(table)}
 
 
 def _pictures(section: ReportSection) -> Iterator[dict[str, str]]:
@@ -155,7 +159,7 @@ def _digest(script: str) -> str:
 def _asked(section: ReportSection) -> list[tuple[str, str]]:
     """Return pairs of a term and what it was: subjects, hardware, ranks, runs by state."""
     rows = section.rows
-    found = [(name, listed(_values(rows, name))) for name in (rows[0].plan.subject if rows else {})]
+    found = [(name, listed(_values(rows, name))) for name in (rows[0].plan.name_fields if rows else {})]
     found += [("hardware", listed(list(dict.fromkeys(row.hardware for row in rows))))]
     found += [("ranks", listed(list(dict.fromkeys(str(row.processes) for row in rows))))]
     states = Counter("out of memory" if row.state == OOM else row.state for row in rows)
@@ -174,7 +178,7 @@ def _shared_command(rows: Sequence[Row]) -> str:
 
 
 def _values(rows: Sequence[Row], name: str) -> list[str]:
-    return list(dict.fromkeys(row.plan.subject[name] for row in rows if name in row.plan.subject))
+    return list(dict.fromkeys(row.plan.name_fields[name] for row in rows if name in row.plan.name_fields))
 
 
 def _sweeps(rows: Sequence[Row]) -> list[str]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from llmexp.record.digits import rounded
-from llmexp.report.columns import Column, Detail
+from llmexp.report.columns import ReportTable
 from llmexp.report.row import Row
 from llmexp.report.section import ReportSection
 
@@ -18,48 +17,24 @@ _MISSING = "(none)"
 NAMED = 4
 
 
-@dataclass(frozen=True)
-class Table:
-    """A table: its headings, each with whether its cells are text, and its rows of cells; `copied` names a column."""
-
-    title: str
-    headers: Sequence[str]
-    left: Sequence[bool]
-    rows: Sequence[Sequence[str]]
-    notes: Sequence[str] = field(default=())
-    copied: str = ""
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """The table as JSON for the page's script."""
-        found = {"title": self.title, "headers": list(self.headers), "left": list(self.left)}
-        return found | {"rows": [list(row) for row in self.rows], "copied": self.copied}
+def table_data(table: ReportTable) -> dict[str, Any]:
+    """Return the table as JSON for the page's script."""
+    return {
+        "title": table.title,
+        "headers": table.headers,
+        "left": [column.left for column in table.columns],
+        "rows": table.rows,
+        "copied": table.copied,
+    }
 
 
-def table_of(title: str, columns: Sequence[Column], notes: Sequence[str] = ()) -> Table:
-    """Turn columns into a table."""
-    rows = list(zip(*(column.cells for column in columns), strict=True))
-    return Table(title, [column.header for column in columns], [column.left for column in columns], rows, notes)
-
-
-def runs_table(section: ReportSection) -> Table:
-    """Return the table of all runs, with its legend and numbered notes."""
-    notes = [*section.legend, *(f"({number}) {note}" for number, note in enumerate(section.notes, 1))]
-    return table_of("All runs", section.columns, notes)
-
-
-def detail_table(detail: Detail) -> Table:
-    """Return a further table of a section."""
-    return table_of(detail.title, list(detail.columns), detail.legend)
-
-
-def certainty_table(section: ReportSection) -> Table | None:
+def certainty_table(section: ReportSection) -> ReportTable | None:
     """Return how sure each rate is: repeats, interval and verdict, with the doubts in words; None without rates."""
     rows = [row for row in section.rows if row.rate]
     cells = [[section.named(row), *_certainty(row)] for row in rows]
     headers = ["run", section.rate_unit, "repeats", "95 % interval", "interval from", "verdict", "doubts"]
-    left = [True, False, False, True, True, True, True]
-    return Table("How sure each number is", headers, left, cells) if cells else None
+    right = (section.rate_unit, "repeats")
+    return ReportTable.of_rows("How sure each number is", headers, cells, right) if cells else None
 
 
 def _certainty(row: Row) -> Iterator[str]:
@@ -74,13 +49,13 @@ def _certainty(row: Row) -> Iterator[str]:
     yield judged.words if judged else ""
 
 
-def commands_table(section: ReportSection) -> Table:
+def commands_table(section: ReportSection) -> ReportTable:
     """Return the command that repeats each run."""
     rows = [[section.named(row), row.command] for row in section.rows]
-    return Table("The command of each run", ["run", "command"], [True, True], rows, copied="command")
+    return ReportTable.of_rows("The command of each run", ["run", "command"], rows, copied="command")
 
 
-def environment_table(section: ReportSection) -> Table | None:
+def environment_table(section: ReportSection) -> ReportTable | None:
     """Return what differs between the environments of the runs, each value with its runs; None where nothing does."""
     groups = [(places, values) for places, values in _same_environment(section.rows) if values]
     keys = dict.fromkeys(key for _, values in groups for key in values)
@@ -92,7 +67,7 @@ def environment_table(section: ReportSection) -> Table | None:
         if len(by) > 1:
             rows += [[key, value, _named(section, sorted(places))] for value, places in by.items()]
     title = "What differs between the environments of runs"
-    return Table(title, ["what", "value", "runs"], [True] * 3, rows) if rows else None
+    return ReportTable.of_rows(title, ["what", "value", "runs"], rows) if rows else None
 
 
 def _same_environment(rows: Sequence[Row]) -> Iterator[tuple[list[int], dict[str, str]]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from llmexp.record.result import ResultPoint
-from llmexp.report.columns import Column, Detail
+from llmexp.report.columns import Column, ReportTable
 from llmexp.report.references.view import View
 from llmexp.report.row import Row
 
@@ -54,12 +54,12 @@ class Beside:
         return ""
 
     @property
-    def details(self) -> Sequence[Detail]:
+    def tables(self) -> Sequence[ReportTable]:
         """Tables at the end of the section."""
         return ()
 
     @property
-    def layouts(self) -> Sequence[Detail]:
+    def layouts(self) -> Sequence[ReportTable]:
         """Tables for the page alone."""
         return ()
 
@@ -115,14 +115,14 @@ class Together(Beside):
         return ", ".join(filter(None, (one.marks(metric) for one in self.each)))
 
     @property
-    def details(self) -> Sequence[Detail]:
+    def tables(self) -> Sequence[ReportTable]:
         """The tables of all."""
-        return [detail for one in self.each for detail in one.details]
+        return [table for one in self.each for table in one.tables]
 
     @property
-    def layouts(self) -> Sequence[Detail]:
+    def layouts(self) -> Sequence[ReportTable]:
         """The tables of all."""
-        return [detail for one in self.each for detail in one.layouts]
+        return [table for one in self.each for table in one.layouts]
 
     def draw(self, path: Path) -> list[Path]:
         """Write the pictures of all."""

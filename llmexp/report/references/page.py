@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from llmexp.report.page.document import document
-from llmexp.report.page.tables import Table, detail_table
+from llmexp.report.columns import ReportTable
+from llmexp.report.page.document import document, shown_table
 from llmexp.report.references.view import View
 from llmexp.report.row import Row
 
@@ -17,9 +17,9 @@ def views_page(views: Sequence[View], unreadable: Sequence[str], title: str) -> 
 
 
 def _section(view: View) -> dict[str, Any]:
-    title = view.detail.title
+    title = view.table.title
     commands = [_commands("The command of each run", view.rows), _missing(view.missing)]
-    groups: list[list[Table | None]] = [[detail_table(view.detail)], [], [], list(commands)]
+    groups: list[list[ReportTable | None]] = [[view.table], [], [], list(commands)]
     return {
         "title": title[:1].upper() + title[1:],
         "asked": [],
@@ -30,17 +30,17 @@ def _section(view: View) -> dict[str, Any]:
         "pictures": [],
         "setup": None,
         "provenance": [],  # the table's legend has it
-        "groups": [[{"notes": list(table.notes), **table.data} for table in group if table] for group in groups],
+        "groups": [list(map(shown_table, filter(None, group))) for group in groups],
     }
 
 
-def _commands(title: str, rows: Sequence[Row]) -> Table | None:
-    named = [" ".join(row.plan.subject.values()) for row in rows]
+def _commands(title: str, rows: Sequence[Row]) -> ReportTable | None:
+    named = [" ".join(row.plan.name_fields.values()) for row in rows]
     cells = [[name, row.command] for name, row in zip(named, rows, strict=True)]
-    return Table(title, ["run", "command"], [True, True], cells, copied="command") if rows else None
+    return ReportTable.of_rows(title, ["run", "command"], cells, copied="command") if rows else None
 
 
-def _missing(commands: Sequence[str]) -> Table | None:
+def _missing(commands: Sequence[str]) -> ReportTable | None:
     cells = [[command] for command in commands]
     title = "Commands that fill the cells without a run"
-    return Table(title, ["command"], [True], cells, copied="command") if commands else None
+    return ReportTable.of_rows(title, ["command"], cells, copied="command") if commands else None

@@ -13,8 +13,8 @@ from llmexp.record.redact import redact, redact_all
 from llmexp.record.writing import write_atomically
 from llmexp.report.latex import PREAMBLE, float_of
 from llmexp.report.references.view import View
-from llmexp.report.screen import console, print_detail, write
-from llmexp.report.text import detail_lines
+from llmexp.report.screen import console, print_table, write
+from llmexp.report.text import table_lines
 
 MISSING_SHOWN = "llmexp report {} --missing prints the commands that fill the cells without a run"
 
@@ -23,14 +23,14 @@ def print_views(views: Sequence[View], reference: str, file: TextIO | None = Non
     """Print each table with its legend, and how the cells without a run are filled; `reference` is its name."""
     screen = console(file)
     for view in views:
-        print_detail(view.detail, screen)
+        print_table(view.table, screen)
     if any(view.missing for view in views):
         write(screen, f"\n{MISSING_SHOWN.format(reference)}")
 
 
 def views_markdown(views: Sequence[View]) -> str:
     """Return the tables with their legends as Markdown."""
-    lines = [line for view in views for line in detail_lines(view.detail)]
+    lines = [line for view in views for line in table_lines(view.table)]
     return redact(plain("\n".join(lines))).strip() + "\n"
 
 
@@ -48,7 +48,7 @@ def views_csv(views: Sequence[View]) -> str:
 
 def views_latex(views: Sequence[View]) -> str:
     """Return a LaTeX fragment with a table for each view."""
-    tables = [float_of(view.detail.title, view.detail.columns, view.detail.legend) for view in views]
+    tables = [float_of(view.table) for view in views]
     return redact(plain("\n\n".join([PREAMBLE, *tables]))).rstrip() + "\n"
 
 
@@ -75,5 +75,5 @@ def missing_lines(views: Sequence[View]) -> list[str]:
     lines: list[str] = []
     for view in views:
         new = [command for command in view.missing if command not in lines]
-        lines += [f"# {view.detail.title}", *new] if new else []
+        lines += [f"# {view.table.title}", *new] if new else []
     return lines

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from llmexp.report.columns import Detail
+from llmexp.report.columns import ReportTable
 
 if TYPE_CHECKING:
     from llmexp.report.page.chart import Chart
@@ -22,7 +22,7 @@ class View:
     """
 
     name: str
-    detail: Detail
+    table: ReportTable
     answers: Sequence[str] = ()
     cells: Sequence[Mapping[str, Any]] = ()
     missing: Sequence[str] = ()
@@ -34,7 +34,5 @@ class View:
         """A line of CSV for each cell, or else for each line of the table as it is printed."""
         if self.cells:
             return self.cells
-        headers = [column.header for column in self.detail.columns]
-        lines = zip(*(column.cells for column in self.detail.columns), strict=True)
-        own = {"table": self.name, "title": self.detail.title}
-        return [own | dict(zip(headers, line, strict=True)) for line in lines]
+        own = {"table": self.name, "title": self.table.title}
+        return [own | dict(zip(self.table.headers, cells, strict=True)) for cells in self.table.rows]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from llmexp.record.plan import Command
 from llmexp.record.samples import Record
@@ -92,8 +92,10 @@ class ServerPlan(Record):
         None, description="by which the server is told a key that requests have to carry; None: it cannot be told one"
     )
     form: RequestForm
-    holdings: ReportedMemory = Field(
-        default_factory=ReportedMemory, description="how it is known what the server holds"
+    reported_memory: ReportedMemory = Field(
+        default_factory=ReportedMemory,
+        validation_alias=AliasChoices("reported_memory", "holdings"),  # plans of before 0.1.0 have the second
+        description="how it is known what the server holds",
     )
     weights: Weights = Field("safetensors", description="of the model's folder; none: the server makes its own")
 

@@ -85,16 +85,16 @@ class ServingPlan(RunPlan):
     points: list[LoadPoint]
 
     @property
-    def subject(self) -> dict[str, str]:
+    def name_fields(self) -> dict[str, str]:
         """The model and the engine."""
         return {"model": self.config.model.name, "engine": self.config.engine.name}
 
     @property
-    def work(self) -> dict[str, str]:
+    def comparison_key(self) -> dict[str, str]:
         """The properties that runs share whose rates can be compared, and the engine, which is what is compared."""
         serve = self.config.serve
         only_trace = not serve.search and all(point.follows == "trace" for point in self.points)
-        own = {name: value for name, value in super().work.items() if name != "ranks"}
+        own = {name: value for name, value in super().comparison_key.items() if name != "ranks"}
         own |= {"server": self.server.address} if self.server.address else {}
         return own | {
             "model": self.config.model.name,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from llmexp.analysis.load_judgment import LOAD, OBJECTIVE
 from llmexp.record.digits import rounded
 from llmexp.record.result import ResultPoint
-from llmexp.report.columns import Column, Detail
+from llmexp.report.columns import Column, ReportTable
 from llmexp.report.row import Row
 from llmexp.serving.plan.serving_plan import ServingPlan, load_name
 from llmexp.serving.verdicts import knee_of, search_end
@@ -56,7 +56,7 @@ def loads_of(rows: Sequence[Row]) -> list[Load]:
     return found
 
 
-def loads_table(rows: Sequence[Row], label: Callable[[Row], str]) -> Detail | None:
+def loads_table(rows: Sequence[Row], label: Callable[[Row], str]) -> ReportTable | None:
     """Return the table of all load points; None where there is none."""
     loads = loads_of(rows)
     if not loads:
@@ -68,7 +68,7 @@ def loads_table(rows: Sequence[Row], label: Callable[[Row], str]) -> Detail | No
         *_client(loads, label),
         *(f"not measured: {problem}" for problem in problems),
     ]
-    return Detail("load points", list(_columns(loads, label)), legend)
+    return ReportTable("load points", list(_columns(loads, label)), legend)
 
 
 def knee_lines(rows: Sequence[Row], label: Callable[[Row], str]) -> Iterator[str]:

@@ -12,8 +12,8 @@ from llmexp.record.profiled_load import ProfiledLoad, read_profiled_load
 from llmexp.record.ranges import LAYER
 from llmexp.record.result import RunStatus
 from llmexp.report.breakdown.parts import Profiled, breakdown_of
-from llmexp.report.breakdown.server import server_detail
-from llmexp.report.columns import Detail
+from llmexp.report.breakdown.server import server_table
+from llmexp.report.columns import ReportTable
 from llmexp.report.row import Row
 from llmexp.serving.plan.serving_plan import ServingPlan
 
@@ -79,14 +79,14 @@ def profiled_runs(rows: Sequence[Row], label: Callable[[Row], str]) -> list[Prof
     ]
 
 
-def profile_details(runs: Sequence[ProfiledRun]) -> list[Detail]:
+def profile_tables(runs: Sequence[ProfiledRun]) -> list[ReportTable]:
     """Return the table of the steps, with a line for each run."""
     shown = [each for run in runs for each in run.profiled][:MOST_COLUMNS]
     lines = [run.line for run in runs]
     if not shown:
         return []
-    found = server_detail(shown)
-    return [Detail(found.title, found.columns, [*found.legend, *lines])]
+    found = server_table(shown)
+    return [ReportTable(found.title, found.columns, [*found.legend, *lines])]
 
 
 def unprofiled_lines(runs: Sequence[ProfiledRun]) -> list[str]:

@@ -8,13 +8,13 @@ from functools import cached_property
 from pathlib import Path
 
 from llmexp.report.breakdown.plot import draw_breakdowns
-from llmexp.report.columns import Detail
+from llmexp.report.columns import ReportTable
 from llmexp.report.page.chart import Chart, ChartTrace
 from llmexp.report.row import Row
 from llmexp.report.section import ReportSection
 from llmexp.serving.report.distributions import draw_distributions, draw_interactivity
 from llmexp.serving.report.loads import Load, knee_lines, loads_of, loads_table
-from llmexp.serving.report.profiled import ProfiledRun, profile_details, profiled_runs, unprofiled_lines
+from llmexp.serving.report.profiled import ProfiledRun, profile_tables, profiled_runs, unprofiled_lines
 from llmexp.serving.report.same_work import same_work_lines
 
 LENGTHS = {"prompt": "{} in", "output": "{} out"}
@@ -51,13 +51,13 @@ class ServingSection(ReportSection):
             for name, value in self.shown(row).items()
             if value and name not in (*self.shared, "engine")
         ]
-        return " ".join(filter(None, [row.subject, *varying, self.own_words[row.id]]))
+        return " ".join(filter(None, [row.name, *varying, self.own_words[row.id]]))
 
     @property
-    def details(self) -> Sequence[Detail]:
+    def tables(self) -> Sequence[ReportTable]:
         """The table of loads, and where the time of profiled servers went."""
         found = loads_table(self.rows, self.label)
-        return [*([found] if found else []), *profile_details(self.profiled), *super().details]
+        return [*([found] if found else []), *profile_tables(self.profiled), *super().tables]
 
     @cached_property
     def profiled(self) -> list[ProfiledRun]:

@@ -60,12 +60,12 @@ class TrainingPlan(RunPlan):
     config: TrainingConfig
 
     @property
-    def asked(self) -> str:
+    def requested(self) -> str:
         """The method and the data in words."""
         return f"method={self.method}, data={self.config.data.name}"
 
     @property
-    def subject(self) -> dict[str, str]:
+    def name_fields(self) -> dict[str, str]:
         """The model and the method."""
         return {"model": self.config.model.name, "method": self.method}
 
@@ -105,7 +105,7 @@ class TrainingPlan(RunPlan):
         return self.config.model.checkpoint
 
     @property
-    def kind(self) -> dict[str, str]:
+    def duration_key(self) -> dict[str, str]:
         """The task, engine, hardware, degrees and precision, by name."""
         config, dims = self.config, self.dims
         degrees = "x".join(map(str, (dims.dp, dims.tp, dims.pp, dims.cp)))
@@ -171,7 +171,7 @@ class TrainingPlan(RunPlan):
         return " ".join([f"{name} {degree}" for name, degree in degrees.items() if degree > 1] + more)
 
     @property
-    def work(self) -> dict[str, str]:
+    def comparison_key(self) -> dict[str, str]:
         """A description of a step's work, without the method.
 
         Values of your own program are marked as declared: llmexp has not built it and cannot check them.

@@ -73,7 +73,7 @@ def conclusion(
 
 
 def _work(row: TrainingRow) -> tuple[str, ...]:
-    return tuple(row.work.values())
+    return tuple(row.comparison_key.values())
 
 
 def _line(judge: Judge, others: Sequence[TrainingRow], named: Callable[[TrainingRow], str]) -> str:

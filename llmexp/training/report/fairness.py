@@ -96,7 +96,7 @@ def _asked_otherwise(first: TrainingRow, other: TrainingRow) -> str:
 
 
 def _work(row: TrainingRow) -> tuple[Any, ...]:
-    return row.work["engine"], row.plan.dims.dp, row.layout
+    return row.comparison_key["engine"], row.plan.dims.dp, row.layout
 
 
 def _layout(row: TrainingRow, engines: Mapping[str, str]) -> str:

@@ -126,7 +126,9 @@ def _scaling(section: TrainingSection) -> Iterator[Chart]:
     traces = []
     for series in section.series[:MOST_LINES]:
         rows = sorted(series.rows, key=lambda row: row.processes)
-        name = f"{series.kind}: {series.least.model} {series.least.method}, batch {series.least.work['batch']}"
+        name = (
+            f"{series.kind}: {series.least.model} {series.least.method}, batch {series.least.comparison_key['batch']}"
+        )
         percent = [100 * series.efficiency_of(row).value for row in rows]
         traces.append(ChartTrace(name, [row.processes for row in rows], percent, [row.command for row in rows]))
     if traces:
@@ -223,7 +225,7 @@ def _name(section: TrainingSection, rows: Sequence[TrainingRow], varying: str) -
 
 
 def _without(row: TrainingRow, name: str) -> tuple[str, ...]:
-    return tuple(value for key, value in row.work.items() if key != name)
+    return tuple(value for key, value in row.comparison_key.items() if key != name)
 
 
 def _a_rank(row: TrainingRow) -> float:

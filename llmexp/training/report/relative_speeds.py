@@ -20,7 +20,7 @@ class RelativeSpeeds:
 
     def over_naive(self, row: Row) -> RateRatio | None:
         """Return the speed relative to Naive with the same work; None where one of both has none."""
-        naive = self._naive.get(tuple(row.work.values()))
+        naive = self._naive.get(tuple(row.comparison_key.values()))
         return RateRatio(row, naive) if naive and row.rate else None
 
     def over_first_engine(self, row: Row) -> RateRatio | None:
@@ -33,7 +33,7 @@ class RelativeSpeeds:
         found: dict[tuple[str, ...], TrainingRow] = {}
         for row in self.rows:
             if row.method == NAIVE and row.rate:
-                found.setdefault(tuple(row.work.values()), row)
+                found.setdefault(tuple(row.comparison_key.values()), row)
         return found
 
     @cached_property
@@ -42,10 +42,12 @@ class RelativeSpeeds:
         for row in self.rows:
             if row.rate:
                 alike.setdefault(_but_for_engine(row), []).append(row)
-        several = {key: rows for key, rows in alike.items() if len({row.work["engine"] for row in rows}) > 1}
+        several = {key: rows for key, rows in alike.items() if len({row.comparison_key["engine"] for row in rows}) > 1}
         firsts = ((key, row) for key, rows in several.items() for row in reversed(rows))
-        return {key: row for key, row in firsts if row.work["engine"] == self.rows[0].work["engine"]}
+        return {
+            key: row for key, row in firsts if row.comparison_key["engine"] == self.rows[0].comparison_key["engine"]
+        }
 
 
 def _but_for_engine(row: Row) -> tuple[str, ...]:
-    return (*row.plan.subject.values(), *(value for name, value in row.work.items() if name != "engine"))
+    return (*row.plan.name_fields.values(), *(value for name, value in row.comparison_key.items() if name != "engine"))

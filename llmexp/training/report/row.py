@@ -29,8 +29,10 @@ class TrainingRow(Row):
         plan, config = self.plan, self.plan.config
         counted = {name: self.metric(name) for name in ("parameters", "trainable_parameters")}
         counts = {name: int(metric.mean) if metric else getattr(plan, name) for name, metric in counted.items()}
-        own: dict[str, Any] = {name: self.work[name] for name in ("task", "model", "seq_len", "data", "precision")}
-        optimizer = {"name": self.work["optimizer"]} | config.optimizer.model_dump(
+        own: dict[str, Any] = {
+            name: self.comparison_key[name] for name in ("task", "model", "seq_len", "data", "precision")
+        }
+        optimizer = {"name": self.comparison_key["optimizer"]} | config.optimizer.model_dump(
             include={"moments", "moment_dtype", "options"}
         )
         adapter = (
@@ -88,7 +90,7 @@ class TrainingRow(Row):
     @property
     def fully_pretrained(self) -> bool:
         """Tell whether all parameters train from random weights."""
-        return self.work["task"] == "pretrain" and not self.partly_trained
+        return self.comparison_key["task"] == "pretrain" and not self.partly_trained
 
     @cached_property
     def memory(self) -> tuple[str, float] | None:
@@ -98,7 +100,7 @@ class TrainingRow(Row):
 
     def finetuned(self, name: str) -> Metric | None:
         """Return a metric that the table shows for fine-tuning only."""
-        return self.metric(name) if self.work["task"] == "finetune" else None
+        return self.metric(name) if self.comparison_key["task"] == "finetune" else None
 
     @property
     def peak_phase(self) -> str:

@@ -80,5 +80,7 @@ def _published(section: TrainingSection, series: ScalingSeries) -> list[tuple[in
 
 def _label(series: ScalingSeries, engines: Mapping[str, str]) -> str:
     row = series.least
-    batch = f"batch {row.work['batch']} a rank" if series.kind == "weak" else f"global batch {row.batch.global_}"
+    batch = (
+        f"batch {row.comparison_key['batch']} a rank" if series.kind == "weak" else f"global batch {row.batch.global_}"
+    )
     return f"{series.kind}: {row.model} {row.method} on {row.hardware}, {engines[row.id]}, {batch}"

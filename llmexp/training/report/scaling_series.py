@@ -89,5 +89,5 @@ def _fixed(row: TrainingRow, kind: Kind) -> tuple[str, ...]:
     return (
         row.method,
         str(row.batch.global_) * (kind == "strong"),
-        *(value for name, value in row.work.items() if name not in varying),
+        *(value for name, value in row.comparison_key.items() if name not in varying),
     )

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from llmexp.record.result import RunStatus
-from llmexp.report.breakdown.limits import limits_detail
-from llmexp.report.breakdown.modules import module_detail
+from llmexp.report.breakdown.limits import limits_table
+from llmexp.report.breakdown.modules import module_table
 from llmexp.report.breakdown.parts import Profiled, breakdown_of
-from llmexp.report.columns import Bars, Column, Detail
+from llmexp.report.columns import Bars, Column, ReportTable
 from llmexp.report.page.chart import Chart, Matrix
 from llmexp.report.ratio import RateRatio
 from llmexp.report.row import Row
@@ -31,9 +31,9 @@ from llmexp.training.report.programs import engine_names
 from llmexp.training.report.relative_speeds import RelativeSpeeds
 from llmexp.training.report.row import TrainingRow
 from llmexp.training.report.scaling_series import KINDS, Kind, ScalingSeries, series_of
-from llmexp.training.report.search_detail import search_details
+from llmexp.training.report.search_table import search_tables
 from llmexp.training.report.searched_batch import SearchedBatch, search_note, search_of
-from llmexp.training.report.training_budget_detail import check_stated, stated_detail, stated_of, stated_record
+from llmexp.training.report.training_budget_table import budget_of, budget_record, budget_table, check_budget
 
 # As many columns fit a terminal, and as many bars a picture.
 MOST_PROFILED, MOST_BARS = 6, 24
@@ -57,7 +57,7 @@ class TrainingSection(ReportSection):
 
     def shown(self, row: Row) -> dict[str, str]:
         """Return the row's work with programs under their short names."""
-        return row.work | {"engine": self._engines[row.id]}
+        return row.comparison_key | {"engine": self._engines[row.id]}
 
     @cached_property
     def _engines(self) -> dict[str, str]:
@@ -81,10 +81,10 @@ class TrainingSection(ReportSection):
         """
         return [*legend(self), *self.beside.legend("end")]
 
-    def subject_cell(self, row: Row, name: str) -> str:
-        """Return a word of the subject; a method that trains only parts of the model is marked."""
+    def name_cell(self, row: Row, name: str) -> str:
+        """Return one of the name fields; a method that trains only parts of the model is marked."""
         marked = name == "method" and isinstance(row, TrainingRow) and row.partly_trained
-        return super().subject_cell(row, name) + PARTLY_TRAINED * marked
+        return super().name_cell(row, name) + PARTLY_TRAINED * marked
 
     def notes_of(self, row: Row) -> Sequence[str]:
         """Return the row's notes, and those on its engine."""
@@ -109,7 +109,11 @@ class TrainingSection(ReportSection):
         """Return the row's identity with its batch, precision and sequence length."""
         assert isinstance(row, TrainingRow)
         batch = row.batch
-        own = {"precision": row.work["precision"], "batch_micro": batch.micro, "batch_accumulation": batch.accumulation}
+        own = {
+            "precision": row.comparison_key["precision"],
+            "batch_micro": batch.micro,
+            "batch_accumulation": batch.accumulation,
+        }
         own |= {"batch_global": batch.global_, "seq_len": row.seq_len, "full_pretraining": row.fully_pretrained}
         return super().identity(row) | own
 
@@ -122,7 +126,7 @@ class TrainingSection(ReportSection):
             f"{kind}_scaling_efficiency": (share.value if (share := self.efficiency(row, kind)) else None)
             for kind in KINDS
         }
-        asked = stated_record(stated_of(row, self.stated)) if self.stated else {}
+        asked = budget_record(budget_of(row, self.training_budget)) if self.training_budget else {}
         return (
             shares
             | asked
@@ -157,24 +161,24 @@ class TrainingSection(ReportSection):
         return super().label(row) + PARTLY_TRAINED * row.partly_trained
 
     @property
-    def details(self) -> Sequence[Detail]:
+    def tables(self) -> Sequence[ReportTable]:
         """The table of phases and modules of the profiled runs, if they fit beside each other."""
         runs = self.profiled
-        modules = [module_detail(runs, whole=False), limits_detail(runs)] if 0 < len(runs) <= MOST_PROFILED else []
+        modules = [module_table(runs, whole=False), limits_table(runs)] if 0 < len(runs) <= MOST_PROFILED else []
         return [
-            *self.asked_details,
-            *search_details([(self.named(row), self.searches[row.id]) for row in self.rows if row.id in self.searches]),
+            *self.asked_tables,
+            *search_tables([(self.named(row), self.searches[row.id]) for row in self.rows if row.id in self.searches]),
             *modules,
-            *super().details,
+            *super().tables,
         ]
 
     @property
-    def asked_details(self) -> Sequence[Detail]:
-        """The cost of a stated training; raises ConfigError where no run can say it."""
-        if self.stated is None:
+    def asked_tables(self) -> Sequence[ReportTable]:
+        """The cost of a training budget; raises ConfigError where no run can say it."""
+        if self.training_budget is None:
             return []
-        check_stated(self.rows, self.stated)
-        return [stated_detail(self.rows, [self.named(row) for row in self.rows], self.stated)]
+        check_budget(self.rows, self.training_budget)
+        return [budget_table(self.rows, [self.named(row) for row in self.rows], self.training_budget)]
 
     @property
     def answers(self) -> list[str]:

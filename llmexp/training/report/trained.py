@@ -41,7 +41,7 @@ def read_trained(plan: TrainingPlan, folder: RunFolder, what_ran: WhatRan, asked
     steps = list(zip(*_read(_first_steps, [repeat / f"samples.{rank}.jsonl" for rank in ranks]), strict=False))
     summaries = _read(_summary, [repeat / f"rank.{rank}.json" for rank in ranks])
     return TrainedRun.model_construct(  # checked, the settings of thousands of runs would not be shared
-        asked=asked,
+        requested=asked,
         parameters_in=plan.config.precision.parameters,
         losses=[fmean(sample.loss for sample in step) for step in steps],
         sequences=_sequences(plan, steps),

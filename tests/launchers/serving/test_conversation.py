@@ -10,9 +10,9 @@ from scripted_server import DONE, FORM, Handler, chunked, read_request, serving,
 from served_requests import serving_plan
 
 from llmexp.errors import ServerError
-from llmexp.launchers.serving.asked import requests_of
 from llmexp.launchers.serving.client.client import Client
 from llmexp.launchers.serving.load import Load, Request, run
+from llmexp.launchers.serving.load_requests import requests_of
 from llmexp.launchers.serving.session import put
 from llmexp.record.requests import RequestSample
 

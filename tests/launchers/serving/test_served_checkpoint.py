@@ -15,10 +15,10 @@ from patience import HANG_S
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from llmexp.cli.resolvers import server_python
-from llmexp.launchers.serving.asked import requests_of
 from llmexp.launchers.serving.client.address import Address
 from llmexp.launchers.serving.client.client import Client
 from llmexp.launchers.serving.client.instant_server import FORM
+from llmexp.launchers.serving.load_requests import requests_of
 from llmexp.launchers.serving.prompting.source import prompt_source
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.requests import RequestSample

@@ -189,7 +189,7 @@ def test_blocks_chunks_and_the_size_of_a_batch_are_what_is_set(tmp_path: Path) -
     with started(tmp_path, **knobs) as found:
         check_greedy(found)
         assert found.cache()["block_size"] == "32"
-        holds = held(VLLM.holdings(SERVED), {"page": found.page(), "log": ""}, found.folder)
+        holds = held(VLLM.reported_memory(SERVED), {"page": found.page(), "log": ""}, found.folder)
         assert (holds.kv_cache_bytes, holds.kv_cache_tokens) == (2**30, found.cache_tokens)
         assert holds.weights_bytes == sum(one.nbytes for one in model_of(found).parameters())
 

@@ -16,7 +16,7 @@ from llmexp.micro.task import MICRO
 from llmexp.paper.reference import PAPER
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import Metric, ResultPoint, RunResult, RunStatus
-from llmexp.report.columns import Detail
+from llmexp.report.columns import ReportTable
 from llmexp.report.row import Row
 
 GEMM = {"family": "gemm", "kind": "gemm", "dtype": "bf16", "m": 666, "n": 11008, "k": 4096}
@@ -44,7 +44,7 @@ def row(
     return Row(RunFolder(Path("nowhere")), plan, RunStatus.SUCCESS, "", result)
 
 
-def tables(shown: Row) -> list[Detail]:
+def tables(shown: Row) -> list[ReportTable]:
     return list(point_tables(shown, MicroSection((shown,)).beside))
 
 
@@ -53,15 +53,15 @@ def point(params: dict[str, Any], std: float | None = None, problem: str = "", *
     return ResultPoint(params=params, metrics=found, problem=problem)
 
 
-def cells(detail: Detail) -> dict[str, tuple[str, ...]]:
-    return {column.header.replace("\u00a0", " "): column.cells for column in detail.columns}
+def cells(table: ReportTable) -> dict[str, tuple[str, ...]]:
+    return {column.header.replace("\u00a0", " "): column.cells for column in table.columns}
 
 
 def test_a_point_has_its_time_spread_rate_and_share_of_the_peak() -> None:
     times = {"time_s": 0.00029, "time_p5_s": 0.00028, "time_p95_s": 0.0003, "samples": 100}
-    (detail,) = tables(row(point(GEMM, flops_per_s=156e12, **times)))
-    found = cells(detail)
-    assert detail.title == "matrix products, [m, k] by [k, n]"
+    (table,) = tables(row(point(GEMM, flops_per_s=156e12, **times)))
+    found = cells(table)
+    assert table.title == "matrix products, [m, k] by [k, n]"
     assert (found["m"], found["median time"], found["p5 to p95"]) == (("666",), ("290 µs",), ("280 µs to 300 µs",))
     assert (found["TFLOP/s"], found["% of peak"]) == (("156",), ("50.0",))
 
@@ -83,25 +83,25 @@ def test_table_xii_stands_beside_its_products_and_is_compared_on_its_own_hardwar
 
 def test_what_was_not_measured_says_why_and_where_a_run_ended() -> None:
     params = {"family": "copies", "kind": "device_to_device", "bytes": 65536}
-    (detail,) = tables(row(point(params, problem="no memory"), point(params, problem=DURING)))
-    assert cells(detail)["median time"] == ("-", "ended here")
-    assert list(detail.legend) == ["not measured: no memory", f"not measured: {DURING}"]
+    (table,) = tables(row(point(params, problem="no memory"), point(params, problem=DURING)))
+    assert cells(table)["median time"] == ("-", "ended here")
+    assert list(table.legend) == ["not measured: no memory", f"not measured: {DURING}"]
 
 
 def test_few_samples_are_marked_and_repeats_have_a_deviation() -> None:
     few = {"time_s": 1.0, "time_p5_s": 0.9, "time_p95_s": 1.1, "samples": 5}
-    (detail,) = tables(row(point(GEMM, std=0.25, **few)))
-    found = cells(detail)
+    (table,) = tables(row(point(GEMM, std=0.25, **few)))
+    found = cells(table)
     assert (found["median time"], found["p5 to p95"]) == (("1.00 s ± 250 ms",), ("900 ms to 1.10 s *",))
-    assert detail.legend[0] == "*: fewer than 100 samples fitted measure.point_limit_s"
-    assert "±: standard deviation between repeats, in fresh processes" in detail.legend
+    assert table.legend[0] == "*: fewer than 100 samples fitted measure.point_limit_s"
+    assert "±: standard deviation between repeats, in fresh processes" in table.legend
 
 
 def test_limits_of_several_runs_stand_side_by_side_in_units_that_people_read() -> None:
     first, second = row(gemm_bf16_flops_per_s=2.5e14), row(memory_bytes_per_s=2e10, gemm_bf16_flops_per_s=4e11)
-    detail = limits_table([first, second], MICRO.metrics, lambda each: "a" if each is first else "b")
-    assert detail
-    assert cells(detail) == {
+    table = limits_table([first, second], MICRO.metrics, lambda each: "a" if each is first else "b")
+    assert table
+    assert cells(table) == {
         "limit": ("matrix products in bf16", "STREAM's triad in the device's memory"),
         "a": ("250 TFLOP/s", ""),
         "b": ("400 GFLOP/s", "20.0 GB/s"),
@@ -117,9 +117,9 @@ def copies(size: int, rate: float, data_bytes: int) -> ResultPoint:
 def test_a_limit_of_memory_says_which_size_it_is_from_and_what_the_cache_did_is_marked() -> None:
     small, large = copies(2**16, 5.52e9, 2**23), copies(2**26, 0.93e9, 2**29)
     measured = row(small, large, cache_bytes=2**25, device_to_device_bytes_per_s=0.93e9)
-    detail = limits_table([measured], MICRO.metrics, lambda _: "here")
-    assert detail
-    assert cells(detail) == {"limit": ("copies on the device",), "here": ("0.930 GB/s at 64 MiB",)}
+    table = limits_table([measured], MICRO.metrics, lambda _: "here")
+    assert table
+    assert cells(table) == {"limit": ("copies on the device",), "here": ("0.930 GB/s at 64 MiB",)}
     (points,) = tables(measured)
     assert cells(points)["GB/s"] == ("5.52 †", "0.930")
     assert list(points.legend) == ["†: the cache's rate; the data are less than 2 times its 32 MiB"]
@@ -136,10 +136,10 @@ def test_where_no_data_are_beyond_the_cache_that_is_said_in_place_of_a_number(
     cache_bytes: int | None, said: str, why: str
 ) -> None:
     measured = row(copies(2**16, 5.52e9, 2**23), cache_bytes=cache_bytes)
-    detail = limits_table([measured], MICRO.metrics, lambda _: "here")
-    assert detail
-    assert cells(detail)["here"] == (said,)
-    (line,) = detail.legend
+    table = limits_table([measured], MICRO.metrics, lambda _: "here")
+    assert table
+    assert cells(table)["here"] == (said,)
+    (line,) = table.legend
     assert line.startswith(why)
 
 
@@ -178,11 +178,11 @@ def test_points_of_the_papers_table_and_figures_are_views_of_it() -> None:
     ours = point(GEMM, time_s=0.000578, samples=320, flops_per_s=1e14)
     (view,) = PAPER.beside(MicroSection((row(ours),))).views()
     assert view.name == "table12"
-    assert view.detail.title.startswith("table XII of the paper, the first product of the MLP: ")
+    assert view.table.title.startswith("table XII of the paper, the first product of the MLP: ")
     other = point(GEMM | {"m": 512}, time_s=0.0005, samples=320, flops_per_s=1e14)
     assert PAPER.beside(MicroSection((row(other),))).views() == []
     (figure,) = PAPER.beside(MicroSection((row(other, sweep="paper_fig11"),))).views()
-    assert (figure.name, figure.detail.legend[-1]) == ("fig11", "the paper draws these points and prints none of them")
+    assert (figure.name, figure.table.legend[-1]) == ("fig11", "the paper draws these points and prints none of them")
 
 
 def test_the_section_says_how_many_points_were_measured() -> None:

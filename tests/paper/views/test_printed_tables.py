@@ -14,7 +14,7 @@ from llmexp.report.references.texts import print_views
 
 
 def cells(name: str) -> dict[str, tuple[str, ...]]:
-    return {column.header: column.cells for column in printed(name).detail.columns}
+    return {column.header: column.cells for column in printed(name).table.columns}
 
 
 def test_table_three_has_methods_as_lines_and_machines_as_columns() -> None:
@@ -26,7 +26,7 @@ def test_table_three_has_methods_as_lines_and_machines_as_columns() -> None:
 
 
 def test_every_doubtful_cell_of_table_four_is_marked() -> None:
-    marked = sum("?" in cell for column in printed("table04").detail.columns for cell in column.cells)
+    marked = sum("?" in cell for column in printed("table04").table.columns for cell in column.cells)
     assert marked == sum(cell.doubtful for cell in paper_cells("IV")) > 10
 
 
@@ -41,8 +41,8 @@ def test_every_table_fits_100_columns(name) -> None:
 
 def test_other_tables_leave_out_what_is_the_same_in_every_line() -> None:
     view = printed("table06")
-    assert [column.header for column in view.detail.columns] == ["phase", "module", "time ms", "share of phase %"]
-    assert "in every line: model 7B, hardware a800, batch size 2" in view.detail.legend
+    assert [column.header for column in view.table.columns] == ["phase", "module", "time ms", "share of phase %"]
+    assert "in every line: model 7B, hardware a800, batch size 2" in view.table.legend
     assert view.missing == ["python -m llmexp experiment=paper_table06"]
 
 

@@ -30,11 +30,11 @@ def test_the_verdict_is_a_tag_and_stands_in_the_note_and_its_interval_are_metric
 
 def test_the_runs_that_it_was_measured_beside_are_a_tag(make_run):
     folder = make_run()
-    assert "beside" not in read(folder).tags
+    assert "concurrent_runs" not in read(folder).tags
     result = folder.result()
-    judged = result.stability.model_copy(update={"beside": ["tiny_F_1", "tiny_R_2"]})
+    judged = result.stability.model_copy(update={"concurrent_runs": ["tiny_F_1", "tiny_R_2"]})
     folder.write(folder.result_path, result.model_copy(update={"stability": judged}))
-    assert read(folder).tags["beside"] == "tiny_F_1; tiny_R_2"
+    assert read(folder).tags["concurrent_runs"] == "tiny_F_1; tiny_R_2"
 
 
 def test_a_run_without_a_verdict_has_no_tag_of_it(make_run):

@@ -8,8 +8,8 @@ from llmexp.record.breakdown import Breakdown, RunBreakdown
 from llmexp.record.calibration import Calibration
 from llmexp.record.counted import AttentionTime, CountedPeaks, GemmTime
 from llmexp.report.breakdown.parts import Profiled
-from llmexp.report.breakdown.rates import rate_details
-from llmexp.report.section import Detail
+from llmexp.report.breakdown.rates import rate_tables
+from llmexp.report.section import ReportTable
 
 MS = 1_000_000
 
@@ -48,29 +48,29 @@ def run(*counted: GemmTime | AttentionTime, peaks: CountedPeaks | None = None) -
     return Profiled("a", RunBreakdown(repeat=0, ranks=[rank], peaks=peaks or CountedPeaks()))
 
 
-def cells(detail: Detail) -> dict[str, list[str]]:
+def cells(table: ReportTable) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for column in detail.columns:
+    for column in table.columns:
         found.setdefault(column.header, []).extend(column.cells)
     return found
 
 
 def test_rates_stand_beside_the_peak_of_their_dtype() -> None:
     peaks = CountedPeaks(flops_per_s={"bf16": 4e12}, bytes_per_s=24e9)
-    (detail,) = rate_details(run(gemm(), gemm("aten::addmm", "fp32"), peaks=peaks))
-    found = cells(detail)
+    (table,) = rate_tables(run(gemm(), gemm("aten::addmm", "fp32"), peaks=peaks))
+    found = cells(table)
     assert found["operator"] == ["mm", "addmm"]
     assert found["TFLOP/s"] == ["2.00", "2.00"]
     assert found["GB/s"] == ["6.00", "12.0"]
     assert found["% peak"] == ["50.0", "", "25.0", "50.0"]  # no peak is known for fp32
-    assert "the trace tells the shapes of 20.0% of the computing time, at 2.00 TFLOP/s" in detail.legend[0]
+    assert "the trace tells the shapes of 20.0% of the computing time, at 2.00 TFLOP/s" in table.legend[0]
 
 
 def test_rates_stand_beside_the_limits_that_were_measured() -> None:
     limits = {"gemm_bf16_flops_per_s": 8e12, "memory_bytes_per_s": 12e9, "attention_flash_forward_flops_per_s": 16e12}
     calibration = Calibration(run="micro", measured_at="2026-11-23", limits=limits)
     found = run(gemm(), gemm(dtype="fp32"), attention())
-    products, fused = rate_details(
+    products, fused = rate_tables(
         Profiled("a", found.breakdown.model_copy(update={"calibration": calibration}), found.measured_step_s)
     )
     assert cells(products)["% limit"] == ["25.0", "", "50.0", "100.0"]
@@ -79,36 +79,36 @@ def test_rates_stand_beside_the_limits_that_were_measured() -> None:
 
 
 def test_without_peaks_there_are_rates_alone_and_without_shapes_nothing() -> None:
-    (detail,) = rate_details(run(gemm(dtype="")))
-    assert [column.header for column in detail.columns][-2:] == ["ms", "TFLOP/s"]
-    assert cells(detail)["dtype"] == ["?"]
-    assert not [*rate_details(run())]
+    (table,) = rate_tables(run(gemm(dtype="")))
+    assert [column.header for column in table.columns][-2:] == ["ms", "TFLOP/s"]
+    assert cells(table)["dtype"] == ["?"]
+    assert not [*rate_tables(run())]
 
 
 def test_what_is_above_a_peak_is_marked_and_said() -> None:
     peaks = CountedPeaks(flops_per_s={"bf16": 1e12}, bytes_per_s=1e9)
-    (detail,) = rate_details(run(gemm(), peaks=peaks))
-    assert cells(detail)["% peak"] == ["200.0!", "600.0!"]
-    assert any("above the peak" in line for line in detail.legend)
-    assert any("in a cache" in line for line in detail.legend)
+    (table,) = rate_tables(run(gemm(), peaks=peaks))
+    assert cells(table)["% peak"] == ["200.0!", "600.0!"]
+    assert any("above the peak" in line for line in table.legend)
+    assert any("in a cache" in line for line in table.legend)
 
 
 def test_attention_has_its_shape_and_its_convention() -> None:
     packed = attention(queries=12.5, keys=12.5, equal_lengths=True, causal=True)
-    _, detail = rate_details(run(gemm(), attention(), packed))
-    found = cells(detail)
+    _, table = rate_tables(run(gemm(), attention(), packed))
+    found = cells(table)
     assert found["operator"] == ["flash_attention"] * 2
     assert found["heads"] == ["10 on 5"] * 2
     assert found["queries"] == ["1,000", "~12.5"]
     assert found["causal"] == ["no", "yes"]
     assert found["TFLOP/s"][0] == "4.00"
-    assert any("half of the pairs" in line for line in detail.legend)
-    assert any("mean of packed sequences" in line for line in detail.legend)
+    assert any("half of the pairs" in line for line in table.legend)
+    assert any("mean of packed sequences" in line for line in table.legend)
 
 
 def test_work_without_time_has_no_rate() -> None:
-    (detail,) = rate_details(run(gemm(ms=0), gemm()))
-    assert cells(detail)["TFLOP/s"] == ["", "2.00"]
+    (table,) = rate_tables(run(gemm(ms=0), gemm()))
+    assert cells(table)["TFLOP/s"] == ["", "2.00"]
 
 
 @pytest.mark.parametrize(("dtype", "size"), [("bf16", 2), ("fp32", 4), ("fp8", 1)])

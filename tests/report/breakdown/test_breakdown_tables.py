@@ -14,9 +14,9 @@ from llmexp.record.breakdown import (
     RunBreakdown,
     read_breakdown,
 )
-from llmexp.report.breakdown.difference import difference_detail
-from llmexp.report.breakdown.kernels import collectives_detail
-from llmexp.report.breakdown.modules import module_detail
+from llmexp.report.breakdown.difference import difference_table
+from llmexp.report.breakdown.kernels import collectives_table
+from llmexp.report.breakdown.modules import module_table
 from llmexp.report.breakdown.parts import COMMUNICATION, IDLE, OTHERS, RECOMPUTED, TOTAL, Profiled, parts_ms, step_ms
 from llmexp.report.table import build_report
 from llmexp.report.text import markdown
@@ -73,7 +73,7 @@ def run(name: str = "a", *ranks: Breakdown, measured_s: float | None = None) -> 
 
 
 def cells(run_: Profiled, **options: bool) -> dict[tuple[str, str], str]:
-    phase, part, ms = module_detail([run_], **options).columns
+    phase, part, ms = module_table([run_], **options).columns
     found, last = {}, ""
     for one, name, cell in zip(phase.cells, part.cells, ms.cells, strict=True):
         last = one or last
@@ -108,7 +108,7 @@ def test_a_profiled_step_stands_beside_the_measured_one() -> None:
 
 
 def test_the_difference_of_two_is_that_of_its_parts() -> None:
-    phase, what, a, b, delta, percent = (column.cells for column in difference_detail(run(), run("b", rank(2))).columns)
+    phase, what, a, b, delta, percent = (column.cells for column in difference_table(run(), run("b", rank(2))).columns)
     rows = {(one, name): rest for one, name, *rest in zip(phase, what, a, b, delta, percent, strict=True)}
     assert rows["forward", "QKV"] == ["40.0", "80.0", "+40.0", "40"]
     assert rows["backward", IDLE][2] == "+30.0"
@@ -120,10 +120,10 @@ def test_collectives_have_their_waiting_apart() -> None:
     breakdown = run().breakdown.model_copy(
         update={"collectives": [CollectiveTime(name="all", calls=2, work_ns=3 * MS, pure_ns=MS, waited_ns=2 * MS)]}
     )
-    waiting = collectives_detail(Profiled("a", breakdown))
+    waiting = collectives_table(Profiled("a", breakdown))
     assert waiting
     assert [column.cells[0] for column in waiting.columns] == ["all", "2", "3.00", "2.00", "1.00"]
-    assert collectives_detail(run()) is None
+    assert collectives_table(run()) is None
 
 
 def test_a_run_with_a_breakdown_has_its_modules_below_the_table_and_a_damaged_one_costs_nothing(make_run) -> None:
@@ -131,8 +131,8 @@ def test_a_run_with_a_breakdown_has_its_modules_below_the_table_and_a_damaged_on
     good.write(good.breakdown_path, run().breakdown)
     bad.breakdown_path.write_text('{"repeat": 0, "ranks": [{"window_ns": 0}]}')
     (section,) = build_report([good, bad, traced_by_nobody]).sections
-    detail, _ = section.details
-    assert [column.header for column in detail.columns] == ["phase", "part", "Naive ms"]
+    table, _ = section.tables
+    assert [column.header for column in table.columns] == ["phase", "part", "Naive ms"]
     with pytest.raises(RecordError, match="is not a breakdown of this llmexp"):
         read_breakdown(bad)
     assert read_breakdown(traced_by_nobody) is None

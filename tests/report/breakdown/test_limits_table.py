@@ -7,7 +7,7 @@ from typing import Any
 from llmexp.record.breakdown import Breakdown, RunBreakdown
 from llmexp.record.calibration import Calibration
 from llmexp.record.counted import GemmTime
-from llmexp.report.breakdown.limits import limits_detail
+from llmexp.report.breakdown.limits import limits_table
 from llmexp.report.breakdown.parts import Profiled
 
 MS = 1_000_000
@@ -43,9 +43,9 @@ def profiled(name: str, calibration: Calibration | None = None, **changes: Any) 
 
 
 def table(*runs: Profiled) -> tuple[dict[str, tuple[str, ...]], list[str]]:
-    detail = limits_detail(runs)
-    names, *cells = (column.cells for column in detail.columns)
-    return dict(zip(names, zip(*cells, strict=True), strict=True)), list(detail.legend)
+    table = limits_table(runs)
+    names, *cells = (column.cells for column in table.columns)
+    return dict(zip(names, zip(*cells, strict=True), strict=True)), list(table.legend)
 
 
 def test_each_part_has_its_time_of_the_measured_step_and_its_share() -> None:

@@ -10,7 +10,7 @@ from llmexp.record.result import Metric
 from llmexp.report.findings.claims import Claim, own_claims
 from llmexp.report.findings.measured import figure_of, rows_of_runs
 from llmexp.report.findings.rows import ClaimRow
-from llmexp.report.findings.table import findings, findings_csv, findings_detail
+from llmexp.report.findings.table import findings, findings_csv, findings_table
 from llmexp.report.table import build_report
 
 ON_A800 = {"model__name": "7b", "hardware__name": "a800", "hardware__memory_bytes": 85899345920}
@@ -142,9 +142,9 @@ def _run(draw: random.Random, model: str, method: str, gain: float = 1.0) -> Cla
 
 def test_both_columns_stand_in_the_table_and_in_csv(make_run) -> None:
     found = findings(paper_claims(), rows(make_run(metrics=speed(1000, 60), **ON_A800)), paper_rows())
-    detail = findings_detail(found, PAPER)
-    assert detail.title == "112 claims; on the paper's cells: holds 48, partly 17, fails 15, cannot tell 32"
-    assert [column.header for column in detail.columns] == ["id", "claim", "yours", "paper", "numbers"]
+    table = findings_table(found, PAPER)
+    assert table.title == "112 claims; on the paper's cells: holds 48, partly 17, fails 15, cannot tell 32"
+    assert [column.header for column in table.columns] == ["id", "claim", "yours", "paper", "numbers"]
     lines = findings_csv(found, PAPER).splitlines()
     assert len(lines) == 113
     assert lines[0] == "id,statement,yours,yours_numbers,yours_doubtful,paper,paper_numbers,paper_doubtful"

@@ -10,7 +10,7 @@ from llmexp.paper.reference import PAPER
 from llmexp.record.breakdown import Breakdown, BreakdownShare, ModuleTime, RunBreakdown
 from llmexp.record.profiled_load import ProfiledLoad, profiled_load_path
 from llmexp.record.ranges import ATTENTION, CORE, DECODE, EMBEDDING, GATE, LAYER, LM_HEAD, MLP, NORM, PREFILL, ROPE
-from llmexp.report.columns import Detail
+from llmexp.report.columns import ReportTable
 from llmexp.report.row import Row
 from llmexp.serving.report.section import ServingSection
 
@@ -97,20 +97,20 @@ def profiled_row(folder: Path, *words: str, problem: str = "", traced: bool = Tr
     return row
 
 
-def lines(detail: Detail) -> dict[tuple[str, ...], tuple[str, ...]]:
+def lines(table: ReportTable) -> dict[tuple[str, ...], tuple[str, ...]]:
     """The cells of a table by its first two."""
-    rows = zip(*(column.cells for column in detail.columns), strict=True)
+    rows = zip(*(column.cells for column in table.columns), strict=True)
     return {row[:2]: row[2:] for row in rows}
 
 
-def named(section: ServingSection, title: str) -> Detail:
-    return next(detail for detail in section.details if detail.title.startswith(title))
+def named(section: ServingSection, title: str) -> ReportTable:
+    return next(table for table in section.tables if table.title.startswith(title))
 
 
 def test_parts_are_those_of_one_step_of_their_phase(tmp_path: Path) -> None:
     section = ServingSection((profiled_row(tmp_path, "serve.rate=max", "serve.requests=2"),))
-    detail = named(section, "where the time of a profiled server's steps went")
-    cells = list(zip(*(column.cells for column in detail.columns), strict=True))
+    table = named(section, "where the time of a profiled server's steps went")
+    cells = list(zip(*(column.cells for column in table.columns), strict=True))
     assert cells[:3] == [("prefill", "steps", "1"), ("", "one step", "0.40"), ("", "Gate", "0.40 (100.0%)")]
     decode = {part: cell for _, part, cell in cells[3:]}
     assert decode["steps"] == "10"
@@ -118,10 +118,10 @@ def test_parts_are_those_of_one_step_of_their_phase(tmp_path: Path) -> None:
     assert decode["Core attention"] == "0.02 (21.0%)"
     assert decode["exposed communication"] == "0.02 (20.0%)"
     assert decode["idle"] == "0.02 (20.0%)"
-    assert "between steps, of the profiled time: transformers 26%" in detail.legend
+    assert "between steps, of the profiled time: transformers 26%" in table.legend
     told = "transformers was profiled at max for 0.500 s and 1.25 s, where it gave 2.00 output tokens/s"
-    assert any(line.startswith(told) for line in detail.legend)
-    assert not [each for each in section.details if "of the paper" in each.title]
+    assert any(line.startswith(told) for line in table.legend)
+    assert not [each for each in section.tables if "of the paper" in each.title]
     assert (tmp_path / "report_modules.png") in section.draw_more(tmp_path / "report.png")
 
 
@@ -173,9 +173,9 @@ def test_steps_of_decode_stand_beside_tables_x_and_xi(tmp_path: Path) -> None:
 def test_a_profile_that_failed_is_told_and_costs_nothing_else(tmp_path: Path) -> None:
     words = ("serve.rate=max", "serve.requests=2")
     section = ServingSection((profiled_row(tmp_path, *words, problem="the server hung", traced=False),))
-    assert [detail.title for detail in section.details] == ["load points"]
+    assert [table.title for table in section.tables] == ["load points"]
     assert "transformers was not profiled wholly: the server hung" in section.legend
     row = section.rows[0]
     row.folder.breakdown_path.write_text("{")
     profiled_load_path(row.folder.path / "repeat.0").write_text("{")
-    assert [detail.title for detail in ServingSection((row,)).details] == ["load points"]
+    assert [table.title for table in ServingSection((row,)).tables] == ["load points"]

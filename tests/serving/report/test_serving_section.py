@@ -7,15 +7,15 @@ from pathlib import Path
 from served_requests import answer, floor, served_row, serving_plan
 
 from llmexp.paper.reference import PAPER
-from llmexp.report.columns import Detail
-from llmexp.report.screen import console, print_detail
+from llmexp.report.columns import ReportTable
+from llmexp.report.screen import console, print_table
 from llmexp.serving.plan.load_points import probe_of
 from llmexp.serving.report.section import ServingSection
 from llmexp.serving.task import SERVE
 
 
-def cells(detail: Detail) -> dict[str, tuple[str, ...]]:
-    return {column.header.replace("\u00a0", " "): column.cells for column in detail.columns}
+def cells(table: ReportTable) -> dict[str, tuple[str, ...]]:
+    return {column.header.replace("\u00a0", " "): column.cells for column in table.columns}
 
 
 def test_every_load_of_every_run_has_a_line(tmp_path: Path) -> None:
@@ -25,15 +25,15 @@ def test_every_load_of_every_run_has_a_line(tmp_path: Path) -> None:
     broken = [each.model_copy(update={"problem": "gone"} if each.point else {}) for each in answers]
     other = served_row(tmp_path / "b", serving_plan(*words, "engine=llama_cpp"), *broken)
     section = ServingSection((one, other))
-    (detail,) = section.details
-    found = cells(detail)
+    (table,) = section.tables
+    found = cells(table)
     assert section.title == "serving tiny, on cpu, fp32, 64 tokens in, 32 tokens out, 2 requests a load"
     assert found["run"] == ("transformers", "transformers", "llama_cpp", "llama_cpp")
     assert found["load"] == ("2/s", "max", "2/s", "max")
     assert found["requests/s"] == ("0.667", "1.00", "0.667", "-")
     pair = "1,000\u00a0/\u00a01,000"
     assert found["TTFT, ms p50 / p99"] == (pair, pair, pair, "")
-    assert "not measured: no request was answered wholly: gone" in detail.legend
+    assert "not measured: no request was answered wholly: gone" in table.legend
 
 
 def test_what_differs_between_runs_is_said_with_its_name(tmp_path: Path) -> None:
@@ -63,8 +63,8 @@ def test_the_table_of_loads_fits_a_terminal_and_keeps_its_headings(tmp_path: Pat
     plan = serving_plan(*words, "engine=vllm", "engine.options.block_size=16", "engine.options.max_sequences=128")
     plan.label = "engine.options.block_size=16 engine.options.max_sequences=128"
     section = ServingSection((one, served_row(tmp_path / "b", plan, *answers)))
-    (detail,) = section.details
-    print_detail(detail, console())
+    (table,) = section.tables
+    print_table(table, console())
     lines = capsys.readouterr().out.splitlines()
     rule = next(number for number, line in enumerate(lines) if "───" in line)
     assert max(map(len, lines[: rule + 1])) <= 100
@@ -81,11 +81,11 @@ def test_a_search_is_told_below_its_probes_and_drawn(tmp_path: Path) -> None:
     probe = probe_of(plan.config.serve, 0, 1, 1.0)
     row = served_row(tmp_path / "a", plan, *(answer(i, float(i), 0.1) for i in range(60)), probes=[probe])
     section = ServingSection((row,))
-    (detail,) = section.details
-    assert cells(detail)["load"] == ("1/s,\u00a0probe\u00a01",)
+    (table,) = section.tables
+    assert cells(table)["load"] == ("1/s,\u00a0probe\u00a01",)
     words = "at least 1 requests/s; it ended because 1 probe, the only one allowed, was made"
-    assert f"knee by search, transformers keeps up: {words}" in detail.legend
-    assert not any(line.startswith("knee, ") for line in detail.legend)
+    assert f"knee by search, transformers keeps up: {words}" in table.legend
+    assert not any(line.startswith("knee, ") for line in table.legend)
     assert [path.name for path in section.draw_more(tmp_path / "report.png")] == ["report_latencies.png"]
     SERVE.draw(row, tmp_path)
     assert (tmp_path / "repeat.0.png").exists()
@@ -94,16 +94,16 @@ def test_a_search_is_told_below_its_probes_and_drawn(tmp_path: Path) -> None:
 def test_the_table_shows_the_first_turn_beside_the_later_ones(tmp_path: Path) -> None:
     plan = serving_plan("serve.rate=max", "serve.requests=1", "serve.turns=2")
     row = served_row(tmp_path / "a", plan, answer(0, takes_s=1.0), answer(1, 1.0, takes_s=4.0, turn=1))
-    (detail,) = ServingSection((row,)).details
-    assert cells(detail)["TTFT p50, ms 1st turn / later"] == ("500\u00a0/\u00a02,000",)
+    (table,) = ServingSection((row,)).tables
+    assert cells(table)["TTFT p50, ms 1st turn / later"] == ("500\u00a0/\u00a02,000",)
 
 
 def test_the_clients_own_share_stands_below_the_loads(tmp_path: Path) -> None:
     plan = serving_plan("serve.rate=max", "serve.requests=1")
     row = served_row(tmp_path / "a", plan, answer(0), floors=[floor(ttft_p50_s=0.02)])
-    (detail,) = ServingSection((row,)).details
+    (table,) = ServingSection((row,)).tables
     said = "of median latencies at most 2.0% are the client's own, measured on a server that answers at once: "
-    assert said + "20.0 of 1,000 ms TTFT of transformers at max" in detail.legend
+    assert said + "20.0 of 1,000 ms TTFT of transformers at max" in table.legend
 
 
 def test_without_answers_there_is_no_picture(tmp_path: Path) -> None:
@@ -117,6 +117,6 @@ def test_loads_of_the_papers_kind_are_its_figures(tmp_path: Path) -> None:
     row = served_row(tmp_path / "a", serving_plan("serve=paper", "serve.requests=2", "model=7b"), *answers)
     (view,) = PAPER.beside(ServingSection((row,))).views()
     assert view.name == "fig06"
-    assert any("LightLLM has nearly twice the throughput" in line for line in view.detail.legend)
+    assert any("LightLLM has nearly twice the throughput" in line for line in view.table.legend)
     own = served_row(tmp_path / "b", serving_plan("serve.rate=max", "serve.requests=2"), *answers)
     assert PAPER.beside(ServingSection((own,))).views() == []

@@ -47,7 +47,7 @@ def test_where_several_runs_are_naive_each_line_says_beside_which():
     speeds = [99, 100, 101]
     rows = [row(method, speeds, work=work) for work in ("tiny", "small") for method in ("Naive", "F")]
     said = "by the 96 % intervals of the repeats, not told apart from it: "
-    assert conclusion(rows, lambda row: f"{row.method} ({row.work['model']})") == [
+    assert conclusion(rows, lambda row: f"{row.method} ({row.comparison_key['model']})") == [
         f"beside Naive (tiny): {said}F",
         f"beside Naive (small): {said}F",
     ]

@@ -44,7 +44,7 @@ def test_the_column_is_short_and_what_is_compared_is_whole(run):
         "script train.py --data_dir=/a/f…me/of/somebody/a",
         "script train.py --data_dir=/a/f…me/of/somebody/b",
     )
-    assert all(LONG.format(name) in row.work["engine"] for name, row in zip("ab", report.rows, strict=True))
+    assert all(LONG.format(name) in row.comparison_key["engine"] for name, row in zip("ab", report.rows, strict=True))
     assert shown["x Naive"] == ("1.00", "1.00"), "each command is work of its own"
     assert "script" not in report.sections[0].title
     told = comma_separated(report).splitlines()

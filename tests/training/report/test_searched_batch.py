@@ -111,7 +111,7 @@ def test_several_searches_are_a_table_of_their_own(searched):
     assert "the searches for the largest batch a rank" in table
     assert "searched for the largest batch: " not in table
     (section,) = report.sections
-    columns = {column.header: column.cells for column in section.details[0].columns}
+    columns = {column.header: column.cells for column in section.tables[0].columns}
     assert (columns["largest batch"], columns["too large"]) == (("7", "9"), ("8", "10"))
 
 
@@ -130,7 +130,7 @@ def test_a_search_that_a_trial_broke_off_claims_nothing(searched):
     assert search_note(read_row(folder)) == "the search for the largest batch has not ended: 4 a rank fitted"
     report = build_report([folder, searched(9, steady, fits=3)])
     (section,) = report.sections
-    columns = {column.header: column.cells for column in section.details[0].columns}
+    columns = {column.header: column.cells for column in section.tables[0].columns}
     assert columns["largest batch"] == ("not ended", "9")
 
 

@@ -35,11 +35,15 @@ def test_what_cannot_be_read_is_left_out(trained):
 
 
 def test_how_a_step_is_computed_is_no_other_training_and_what_it_learns_by_is(trained):
-    naive = did(trained([6.0])).asked
+    naive = did(trained([6.0])).requested
     same = [trained([6.0], method="F"), trained([6.0], ranks=2, batch__micro=1), trained([6.0], measure__steps=9)]
-    assert [did(run).asked == naive for run in same] == [True, False, True]  # another global batch is another training
+    assert [did(run).requested == naive for run in same] == [
+        True,
+        False,
+        True,
+    ]  # another global batch is another training
     others = [{"method": "Q"}, {"seed": 1}, {"optimizer__lr": 0.5}, {"measure__tokens": 9999}]
-    assert not [changes for changes in others if did(trained([6.0], **changes)).asked == naive]
+    assert not [changes for changes in others if did(trained([6.0], **changes)).requested == naive]
 
 
 def test_a_run_that_has_failed_did_no_training_that_is_compared(make_run):

@@ -78,7 +78,7 @@ class Block:
     def where(self) -> str:
         """Where these runs ran."""
         row = self.rows[0]
-        engine = "" if self.table.number == ENGINES else f", {row.work['engine']}"
+        engine = "" if self.table.number == ENGINES else f", {row.comparison_key['engine']}"
         return f"{self.model} on {row.processes} x {row.hardware}{engine}".removeprefix(" ")
 
     @cached_property
@@ -149,12 +149,12 @@ def blocks(rows: Sequence[TrainingRow], asked: Container[str]) -> Iterator[Block
 
 def _may_stand_in(table: Table, row: TrainingRow, asked: Container[str]) -> bool:
     known = row.model in table.models or row.plan.config.sweep.name == table.experiment or table.name in asked
-    return known and row.work["task"] == table.task and not row.is_control and not row.program
+    return known and row.comparison_key["task"] == table.task and not row.is_control and not row.program
 
 
 def _place(table: Table, row: TrainingRow) -> tuple[str, ...]:
     model = "" if row.model in table.models else row.model
-    return model, row.hardware, str(row.processes), "" if table.number == ENGINES else row.work["engine"]
+    return model, row.hardware, str(row.processes), "" if table.number == ENGINES else row.comparison_key["engine"]
 
 
 def _answers(block: Block) -> bool:
@@ -180,7 +180,7 @@ def _preference(candidate: Candidate, paper: PaperCell, engine: str) -> tuple[bo
 
 def _unlike(row: TrainingRow, cell: PaperCell, engine: str) -> list[str]:
     """Return each difference that can be known; versions are not among them, since the paper states none."""
-    config, work = row.plan.config, row.work
+    config, work = row.plan.config, row.comparison_key
     checks = {
         f"{_number(row)} parameters in model {row.model}": _is_other_shape(row),
         f"{row.processes} x {row.hardware} instead of {WORLD_SIZE} x {cell.hardware}": row.hardware != cell.hardware

@@ -80,7 +80,9 @@ def _words(block: Block, line: Line) -> tuple[str, ...]:
     words = [f"experiment={block.table.experiment}", f"model={line.model}", f"hardware={row.hardware}"]
     if block.table.number == ENGINES:
         return *words, f"engine={line.engine}", f"batch.micro={line.batch}"
-    return (*words, f"engine={row.work['engine']}") if row.work["engine"] != ENGINE else tuple(words)
+    return (
+        (*words, f"engine={row.comparison_key['engine']}") if row.comparison_key["engine"] != ENGINE else tuple(words)
+    )
 
 
 def shared_words(rows: Sequence[TrainingRow], but: Container[str]) -> list[str]:

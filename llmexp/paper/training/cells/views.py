@@ -6,9 +6,9 @@ from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 from llmexp.paper.printed import WORLD_SIZE
+from llmexp.paper.training.cells.block_table import block_table
 from llmexp.paper.training.cells.blocks import NO_RUN, Block, Cell, blocks
 from llmexp.paper.training.cells.coverage import coverage, missing_commands, outcome
-from llmexp.paper.training.cells.detail import block_detail
 from llmexp.report.page.chart import Chart, ChartTrace
 from llmexp.report.references.view import View
 from llmexp.report.signs import doubt_sign
@@ -25,7 +25,7 @@ def _view(block: Block) -> View:
     said = [foreign if block.model else outcome(block), f"{coverage(block)}."]
     return View(
         name=block.table.name,
-        detail=block_detail(block),
+        table=block_table(block),
         answers=said,
         cells=[_record(block, cell) for cell in block.cells],
         missing=missing_commands(block),
@@ -43,7 +43,7 @@ def _record(block: Block, cell: Cell) -> dict[str, Any]:
         "method": cell.line.method,
         "hardware": row.hardware,
         "gpus": row.processes,
-        "engine": cell.line.engine or row.work["engine"],
+        "engine": cell.line.engine or row.comparison_key["engine"],
         "batch": cell.found.batch if cell.found else cell.line.batch,
         "status": cell.status,
     }

@@ -9,7 +9,7 @@ from llmexp.paper.printed.breakdowns import BACKWARD, DECODER_MODULES, FORWARD, 
 from llmexp.paper.training.step_times.matching import Place, differences, said_once
 from llmexp.paper.training.step_times.measured import MODULE_PARTS, MeasuredTimes
 from llmexp.record.breakdown import RunBreakdown
-from llmexp.report.columns import Column, Detail
+from llmexp.report.columns import Column, ReportTable
 
 METHODS = {"Naive": 2, "R": 32}
 """The two configurations: without recomputation at batch 2, and with it at batch 32."""
@@ -54,7 +54,7 @@ def figure5(place: Place) -> Figure5 | None:
     return Figure5(place.name, tuple(bars), tuple(unlike)) if all(bar.percent for bar in bars) else None
 
 
-def figure5_detail(found: Figure5) -> Detail:
+def figure5_table(found: Figure5) -> ReportTable:
     """Return the figure as a table: a line for each module, a column for each bar."""
     names = list(dict.fromkeys(bar.name for bar in found.bars))
     lines = [(phase, module) for phase in PHASES for module in DECODER_MODULES]
@@ -66,7 +66,7 @@ def figure5_detail(found: Figure5) -> Detail:
         *(Column(f"{name} %", tuple(cells)) for name, cells in shares.items()),
     ]
     title = f"figure 5 of the paper, shares of the modules of a decoder layer: {found.where}"
-    return Detail(title, columns, legend(found))
+    return ReportTable(title, columns, legend(found))
 
 
 def legend(found: Figure5) -> list[str]:

@@ -34,7 +34,7 @@ class Place:
         row = self.rows[0]
         models = ", ".join(dict.fromkeys(each.model for each in self.rows))
         ranks = f"{row.processes} rank{'s' * (row.processes > 1)}"
-        return f"{models} on {row.hardware}, {ranks}, {row.work['engine']}, {row.work['precision']}"
+        return f"{models} on {row.hardware}, {ranks}, {row.comparison_key['engine']}, {row.comparison_key['precision']}"
 
     def run_of(self, figure: PaperFigure, method: str) -> TrainingRow | None:
         """Return the run of this method that stands beside a figure: at the paper's batch, or else at the largest."""
@@ -58,7 +58,9 @@ def places(rows: Iterable[TrainingRow]) -> list[Place]:
     found: dict[tuple[str, ...], list[TrainingRow]] = {}
     for row in (row for row in rows if row.plan.config.sweep.name == SWEEP or row.hardware == HARDWARE):
         own = "" if row.model in MODELS else row.model
-        found.setdefault((own, *(value for name, value in row.work.items() if name not in _WITHIN)), []).append(row)
+        found.setdefault(
+            (own, *(value for name, value in row.comparison_key.items() if name not in _WITHIN)), []
+        ).append(row)
     return [Place(tuple(group)) for group in found.values()]
 
 
@@ -72,10 +74,10 @@ def differences(row: TrainingRow, figure: PaperFigure) -> list[str]:
         f"batch {row.batch.micro} for {figure.batch_micro}": row.batch.micro != figure.batch_micro,
         f"{row.batch.accumulation} passes for 1": row.batch.accumulation != 1,
         f"seq_len {row.seq_len} for {SEQ_LEN}": row.seq_len != SEQ_LEN,
-        f"engine {row.work['engine']} for deepspeed": row.work["engine"] != "deepspeed",
-        f"task {row.work['task']} for pretrain": row.work["task"] != "pretrain",
+        f"engine {row.comparison_key['engine']} for deepspeed": row.comparison_key["engine"] != "deepspeed",
+        f"task {row.comparison_key['task']} for pretrain": row.comparison_key["task"] != "pretrain",
         row.layout: bool(row.layout),
-        row.work["data"]: bool(row.work["data"]),
+        row.comparison_key["data"]: bool(row.comparison_key["data"]),
         ", ".join(unlike): bool(unlike),
     }
     return [difference for difference, differs in checks.items() if differs]

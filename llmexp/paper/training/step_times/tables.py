@@ -13,7 +13,7 @@ from llmexp.paper.training.step_times.matching import Place, differences, said_o
 from llmexp.paper.training.step_times.measured import Ours, measured
 from llmexp.paper.views.notes import Notes
 from llmexp.record.result import RunStatus
-from llmexp.report.columns import Column, Detail
+from llmexp.report.columns import Column, ReportTable
 from llmexp.report.row import OOM
 from llmexp.training.report.row import TrainingRow
 
@@ -41,13 +41,13 @@ class Line:
         return ours_ms / papers_ms if ours_ms and papers_ms and not self.differences else None
 
 
-def paper_tables(place: Place) -> list[tuple[str, Detail]]:
+def paper_tables(place: Place) -> list[tuple[str, ReportTable]]:
     """Return each table that runs of this place answer, by its Roman number.
 
     All its methods were run, and some run was profiled.
     """
     found = ((table, list(_lines(table, place))) for table in breakdown_tables())
-    return [(table.number, _detail(table, lines, place)) for table, lines in found if _answers(table, lines, place)]
+    return [(table.number, _beside(table, lines, place)) for table, lines in found if _answers(table, lines, place)]
 
 
 def _lines(table: PaperTable, place: Place) -> Iterator[Line]:
@@ -67,7 +67,7 @@ def _answers(table: PaperTable, lines: Sequence[Line], place: Place) -> bool:
     return asked == {line.figure.methods for line in lines} and any(line.row.id in place.breakdowns for line in lines)
 
 
-def _detail(table: PaperTable, lines: Sequence[Line], place: Place) -> Detail:
+def _beside(table: PaperTable, lines: Sequence[Line], place: Place) -> ReportTable:
     unlike = [line.differences for line in lines]
     notes, with_times = Notes(), not all(unlike)
     unit, factor = ("s", 1e-3) if table.number in _IN_SECONDS else ("ms", 1.0)
@@ -84,7 +84,7 @@ def _detail(table: PaperTable, lines: Sequence[Line], place: Place) -> Detail:
     title = f"table {table.number} of the paper, {table.title}: {place.name}"
     legend = [*_compared(unlike), table.remark, _overhead(lines, place), _of_device(table, lines, place), *notes.lines]
     shown = [column for column in columns if any(column.cells)]
-    return Detail(title, shown, [line for line in legend if line])
+    return ReportTable(title, shown, [line for line in legend if line])
 
 
 def _labels(table: PaperTable, lines: Sequence[Line]) -> list[Column]:

@@ -76,18 +76,18 @@ class HashPlan(RunPlan):
 
     # What is compared: it names the run and its folder.
     @property
-    def subject(self) -> dict[str, str]:
+    def name_fields(self) -> dict[str, str]:
         return {"algorithm": self.config.digest.algorithm}
 
     # What runs must share for their rates to be compared; another value is another table.
     @property
-    def work(self) -> dict[str, str]:
-        return super().work | {"block_bytes": str(self.config.digest.block_bytes)}
+    def comparison_key(self) -> dict[str, str]:
+        return super().comparison_key | {"block_bytes": str(self.config.digest.block_bytes)}
 
-    # What decides, with the subject, how long a sample of an amount takes: by it costs are expected.
+    # What decides, with the name fields, how long a sample of an amount takes: by it costs are expected.
     @property
-    def kind(self) -> dict[str, str]:
-        return super().work
+    def duration_key(self) -> dict[str, str]:
+        return super().comparison_key
 
     # Of a repeat, warm-up included; progress and status show them.
     @property

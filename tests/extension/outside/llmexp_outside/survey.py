@@ -6,13 +6,13 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from llmexp.extend import Beside, Column, ColumnPlace, Detail, Reference, ReportSection, Row, RunPlan, View
+from llmexp.extend import Beside, Column, ColumnPlace, Reference, ReportSection, ReportTable, Row, RunPlan, View
 
 BYTES_PER_S = {"sha256": 2e8}
 
 
 def printed(row: Row) -> float | None:
-    return BYTES_PER_S.get(row.subject) if row.work["task"] == "hash" else None
+    return BYTES_PER_S.get(row.name) if row.comparison_key["task"] == "hash" else None
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class DigestsBeside(Beside):
         return "the survey" if metric == "bytes_per_s" else ""
 
     def views(self, asked: Container[str] = ()) -> Sequence[View]:
-        return [View("speeds", Detail("speeds of digests", self.columns("values"), []), rows=self.section.rows)]
+        return [View("speeds", ReportTable("speeds of digests", self.columns("values"), []), rows=self.section.rows)]
 
 
 class Survey(Reference):
@@ -53,10 +53,10 @@ class Survey(Reference):
     first_runs = "python -m llmexp task=hash makes those of its speeds"
 
     def published_rate(self, plan: RunPlan) -> float | None:
-        return BYTES_PER_S.get(next(iter(plan.subject.values()))) if plan.config.task.name == "hash" else None
+        return BYTES_PER_S.get(next(iter(plan.name_fields.values()))) if plan.config.task.name == "hash" else None
 
     def beside(self, section: ReportSection) -> Beside:
-        return DigestsBeside(section) if section.rows[0].work["task"] == "hash" else Beside()
+        return DigestsBeside(section) if section.rows[0].comparison_key["task"] == "hash" else Beside()
 
 
 SURVEY = Survey()

@@ -28,7 +28,7 @@ def test_a_folder_is_written_in_the_format_that_is_asked_for(engine: ServingEngi
     assert engine.unsupported(asked) is None
     assert engine.server(asked).weights == kind
     assert kind in engine.server(asked).command.argv
-    assert engine.holdings(asked).folder_copies == 1
+    assert engine.reported_memory(asked).folder_copies == 1
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_two_servers_are_started_by_one_program(served: ServingSpec, connector: 
     program = ["{own_python}", "-m", "llmexp.launchers.serving.disaggregated.program"]
     assert argv == [*program, connector, "{scratch}", devices, *one]
     assert asked.every_device == 2 * served.every_device
-    assert vllm.ENGINE.holdings(asked).folder_copies == 2
+    assert vllm.ENGINE.reported_memory(asked).folder_copies == 2
     assert vllm.ENGINE.server(with_knobs(served, prefill_apart=False)).command.argv == one
 
 

@@ -50,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_vllms_page_tells_the_tokens_and_the_shape_their_bytes(folder: Path) -> None:
-    found = held(vllm.ENGINE.holdings(CPU), {"page": PAGE, "log": "nothing"}, folder)
+    found = held(vllm.ENGINE.reported_memory(CPU), {"page": PAGE, "log": "nothing"}, folder)
     assert (found.kv_cache_tokens, found.kv_cache_bytes) == (1048576, 1048576 * TOKEN_BYTES)
     assert found.weights_bytes == tensor_bytes(folder) == 4 * 15 + 7 + 2 * 4
     assert found.sources == {"weights_bytes_from": FOLDER, "kv_cache_from": "vllm:cache_config_info on its page"}
@@ -58,16 +58,18 @@ def test_vllms_page_tells_the_tokens_and_the_shape_their_bytes(folder: Path) -> 
 
 def test_copies_of_a_model_are_added_up_and_heads_that_are_copied_count(folder: Path) -> None:
     both = PAGE + PAGE.replace('engine="0"', 'engine="1"')
-    found = held(vllm.ENGINE.holdings(replace(CPU, replicas=2, devices=4)), {"page": both}, folder)
+    found = held(vllm.ENGINE.reported_memory(replace(CPU, replicas=2, devices=4)), {"page": both}, folder)
     assert found.kv_cache_tokens == 2 * 1048576
     assert found.kv_cache_bytes == 2 * 1048576 * TOKEN_BYTES * 2, "four devices and two heads of keys"
     assert found.weights_bytes == 2 * tensor_bytes(folder)
 
 
 def test_a_cache_of_fewer_bytes_is_counted_as_such_and_one_with_scales_not_at_all(folder: Path) -> None:
-    holds = vllm.ENGINE.holdings(replace(GPU, knobs={"kv_dtype": "fp8"}))
+    holds = vllm.ENGINE.reported_memory(replace(GPU, knobs={"kv_dtype": "fp8"}))
     assert held(holds, {"page": PAGE}, folder).kv_cache_bytes == 1048576 * TOKEN_BYTES // 4
-    scaled = held(vllm.ENGINE.holdings(replace(GPU, knobs={"kv_dtype": "int8_per_token_head"})), {"page": PAGE}, folder)
+    scaled = held(
+        vllm.ENGINE.reported_memory(replace(GPU, knobs={"kv_dtype": "int8_per_token_head"})), {"page": PAGE}, folder
+    )
     assert (scaled.kv_cache_bytes, scaled.kv_cache_tokens) == (None, 1048576)
 
 
@@ -86,41 +88,41 @@ TOLD: list[tuple[ServingEngine, dict[str, str], int | None, int | None]] = [
 def test_an_engine_tells_by_its_own_words_and_what_none_tells_is_absent(
     folder: Path, engine: ServingEngine, texts: dict[str, str], tokens: int | None, weights: int | None
 ) -> None:
-    found = held(engine.holdings(GPU), texts, folder)
+    found = held(engine.reported_memory(GPU), texts, folder)
     assert (found.kv_cache_tokens, found.weights_bytes) == (tokens, weights)
     assert found.kv_cache_bytes == (None if tokens is None else tokens * TOKEN_BYTES // 2)
-    silent = held(engine.holdings(GPU), {}, None)
+    silent = held(engine.reported_memory(GPU), {}, None)
     assert (silent.kv_cache_tokens, silent.kv_cache_bytes, silent.weights_bytes) == (None, None, None)
     assert silent.sources == {}
 
 
 def test_devices_that_did_not_all_tell_are_no_whole(folder: Path) -> None:
-    holds = sglang.ENGINE.holdings(replace(GPU, devices=2))
+    holds = sglang.ENGINE.reported_memory(replace(GPU, devices=2))
     second = SGLANG_LOG.format(1, "mem usage=7.08 GB.")
     assert held(holds, {"log": ONE + second}, folder).weights_bytes == round(2 * 7.08 * 2**30)
     assert held(holds, {"log": ONE}, folder).weights_from == FOLDER
 
 
 def test_of_a_server_that_runs_already_only_what_its_page_tells_is_known(folder: Path) -> None:
-    found = held(vllm.ENGINE.holdings(replace(CPU, is_running=True)), {"page": PAGE, "log": VLLM_LOG}, None)
+    found = held(vllm.ENGINE.reported_memory(replace(CPU, is_running=True)), {"page": PAGE, "log": VLLM_LOG}, None)
     assert (found.kv_cache_tokens, found.kv_cache_bytes, found.weights_bytes) == (1048576, None, None)
-    assert held(command.ENGINE.holdings(CPU), {"page": SGLANG_PAGE}, folder).kv_cache_tokens == 298447
+    assert held(command.ENGINE.reported_memory(CPU), {"page": SGLANG_PAGE}, folder).kv_cache_tokens == 298447
 
 
 def test_a_draft_model_and_quantized_weights_leave_the_sum_unknown(folder: Path) -> None:
     draft = {"speculative": {"method": "draft_model", "model": "/a/draft"}}
-    assert held(vllm.ENGINE.holdings(replace(GPU, knobs=draft)), {"page": PAGE}, folder).sources == {
+    assert held(vllm.ENGINE.reported_memory(replace(GPU, knobs=draft)), {"page": PAGE}, folder).sources == {
         "kv_cache_from": "vllm:cache_config_info on its page"
     }
-    fp8 = vllm.ENGINE.holdings(replace(GPU, knobs={"quantization": "fp8"}))
+    fp8 = vllm.ENGINE.reported_memory(replace(GPU, knobs={"quantization": "fp8"}))
     assert held(fp8, {}, folder).weights_bytes is None
 
 
 def test_weights_that_a_server_draws_are_those_of_the_shape(folder: Path) -> None:
-    found = held(vllm.ENGINE.holdings(replace(GPU, own_weights=True)), {}, folder)
+    found = held(vllm.ENGINE.reported_memory(replace(GPU, own_weights=True)), {}, folder)
     model = build(configuration(DENSE), torch.bfloat16, "sdpa", weights=seeded(0), device=torch.device("cpu"))
     assert found.weights_bytes == sum(one.nbytes for one in model.parameters())
-    assert held(transformers.ENGINE.holdings(replace(GPU, own_weights=True)), {}, folder).weights_from == FOLDER
+    assert held(transformers.ENGINE.reported_memory(replace(GPU, own_weights=True)), {}, folder).weights_from == FOLDER
 
 
 def test_the_blocks_that_are_set_are_those_of_transformers_cache() -> None:
@@ -128,7 +130,7 @@ def test_the_blocks_that_are_set_are_those_of_transformers_cache() -> None:
     from transformers.generation.continuous_batching.cache import PagedAttentionCache
     from transformers.generation.continuous_batching.distributed import DistributedHelper
 
-    found = held(transformers.ENGINE.holdings(replace(CPU, knobs={"kv_blocks": 40, "block_size": 64})), {}, None)
+    found = held(transformers.ENGINE.reported_memory(replace(CPU, knobs={"kv_blocks": 40, "block_size": 64})), {}, None)
     cache = PagedAttentionCache(
         configuration(DENSE),
         ContinuousBatchingConfig(page_size=64, num_blocks=40, max_batch_tokens=64, max_memory_percent=0.5),
@@ -139,7 +141,9 @@ def test_the_blocks_that_are_set_are_those_of_transformers_cache() -> None:
     assert found.kv_cache_tokens == cache.num_blocks * 64
     trash = 2 * cache.bytes_per_sector
     assert found.kv_cache_bytes == cache.cache_tensor.nbytes - trash
-    assert not held(transformers.ENGINE.holdings(replace(CPU, knobs={"continuous_batching": False})), {}, None).sources
+    assert not held(
+        transformers.ENGINE.reported_memory(replace(CPU, knobs={"continuous_batching": False})), {}, None
+    ).sources
 
 
 @pytest.mark.parametrize("kind", ["bnb-4bit", "bnb-8bit"])

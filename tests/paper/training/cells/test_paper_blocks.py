@@ -43,10 +43,10 @@ def test_every_status_of_a_cell_is_named(on_a800) -> None:
     assert line(view, "F")["tokens/s"].startswith("failed (")
     assert "no such thing here" in said(view)
     assert "exit code 3" in said(view)
-    assert view.detail.legend[0] == (
+    assert view.table.legend[0] == (
         "22 cells: 1 measured, 1 out of memory, 1 skipped, 1 failed, 18 no run; 1 out of memory here alone"
     )
-    assert "13b: none of its 16 cells was run" in view.detail.legend
+    assert "13b: none of its 16 cells was run" in view.table.legend
     statuses = {cell["method"]: cell["status"] for cell in view.cells if cell["model"] == "7b"}
     assert (statuses["Z2"], statuses["Z3"], statuses["R"]) == ("out of memory", "skipped", "no run")
     assert len(view.cells) == 38
@@ -77,7 +77,7 @@ def test_what_makes_a_ratio_unfair_is_said_in_its_cell(on_a800, make_run, change
     cell = line(view, "Z2")["x paper"]
     letter = cell[-2]
     assert cell.endswith(f"({letter})")
-    assert f"({letter}) {words}" in view.detail.legend
+    assert f"({letter}) {words}" in view.table.legend
     assert view.answers[0] == "No cell compares fairly with the paper's: the letters in the cells say why."
 
 
@@ -91,7 +91,7 @@ def test_what_ran_out_of_memory_elsewhere_says_where(on_a800) -> None:
     assert line(view, "Z2")["tokens/s"] == "-"
     assert line(view, "Z2")["x paper"].startswith("(")
     assert "1 x a800 instead of 8 x a800" in said(view)
-    assert "alone" not in view.detail.legend[0]
+    assert "alone" not in view.table.legend[0]
 
 
 def test_doubtful_cells_of_the_paper_bear_a_sign_where_the_doubt_is(on_a800) -> None:
@@ -107,7 +107,7 @@ def test_of_several_runs_the_one_nearest_to_the_papers_stands_in_the_cell(on_a80
     mixed = on_a800("Z2", speed=1000, precision=PURE | {"name": "bf16_mixed", "master": "fp32"})
     (view,) = views(mixed, on_a800("Z2", speed=6000))
     assert line(view, "Z2")["tokens/s"] == "6,000"
-    assert "1 further runs of these cells are not shown: the one nearest to the paper's is" in view.detail.legend
+    assert "1 further runs of these cells are not shown: the one nearest to the paper's is" in view.table.legend
 
 
 def test_another_model_fills_the_layout_of_its_sweep_without_ratios(make_run) -> None:
@@ -117,8 +117,8 @@ def test_another_model_fills_the_layout_of_its_sweep_without_ratios(make_run) ->
         make_run(each, metrics={"tokens_per_s": rate} | state, **tiny) for each, rate in (("Naive", 100), ("F", 150))
     ]
     (view,) = views(*runs)
-    assert view.detail.title == "table III of the paper, pre-training at batch 1: tiny on 2 x cpu, deepspeed"
-    assert view.detail.legend[0].startswith("NOT the paper's model: tiny on cpu; beside it stands the paper's 7B")
+    assert view.table.title == "table III of the paper, pre-training at batch 1: tiny on 2 x cpu, deepspeed"
+    assert view.table.legend[0].startswith("NOT the paper's model: tiny on cpu; beside it stands the paper's 7B")
     assert line(view, "F") == {
         "method": "F",
         "tokens/s": "150",
@@ -128,7 +128,7 @@ def test_another_model_fills_the_layout_of_its_sweep_without_ratios(make_run) ->
         "state MB": "7.0",
         "paper 7B GB": "66.7",
     }
-    assert len(view.detail.columns[0].cells) == 22
+    assert len(view.table.columns[0].cells) == 22
     assert view.missing[0].startswith(
         "python -m llmexp experiment=paper_table03 model=tiny hardware=cpu method=Z2,Z2+O,"
     )
@@ -150,7 +150,7 @@ def test_table_two_wants_both_engines(on_a800) -> None:
     deepspeed, megatron = on_a800(speed=7488), on_a800(speed=10936, engine=conf("engine/megatron"))
     assert [view.name for view in views(deepspeed)] == ["table03"]
     found = {view.name: view for view in views(deepspeed, megatron)}
-    columns = {column.header: column.cells for column in found["table02"].detail.columns}
+    columns = {column.header: column.cells for column in found["table02"].table.columns}
     assert columns["framework"] == ("megatron", "megatron", "megatron", "deepspeed", "deepspeed")
     assert "Z1" not in columns["method"]
     assert columns["batch"] == ("1", "32", "4", "1", "4")

@@ -51,7 +51,7 @@ def test_without_a_batch_that_is_too_large_it_is_not_known_and_has_no_ratio(on_a
     found = {view.name: view for view in views(*(on_a800("Naive", speed=1, batch__micro=micro) for micro in (1, 2)))}
     told = line(found[TABLE], "Naive")
     assert (told["batch"], told["tokens/s"], told.get("x paper", "")) == ("≥ 2", "1.00 (a)", "")
-    assert "(a) batch 2 fits, and no larger one was tried" in found[TABLE].detail.legend
+    assert "(a) batch 2 fits, and no larger one was tried" in found[TABLE].table.legend
 
 
 def test_a_gap_between_what_fits_and_what_does_not_is_said(on_a800) -> None:
@@ -87,4 +87,4 @@ def test_a_limit_of_memory_is_said_beside_what_was_measured_against_it(searched)
     (view,) = views(folder)
     assert line(view, "Naive")["tokens/s"] == "1,000 (a)"
     assert "1 emulated" in said(view)
-    assert "(a) measured against a limit of memory that stands for a smaller device" in view.detail.legend
+    assert "(a) measured against a limit of memory that stands for a smaller device" in view.table.legend

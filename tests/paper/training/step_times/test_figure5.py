@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from matplotlib.image import imread
 
-from llmexp.paper.training.step_times.figure5 import figure5, figure5_detail
+from llmexp.paper.training.step_times.figure5 import figure5, figure5_table
 from llmexp.paper.training.step_times.matching import SWEEP, places
 from llmexp.report.plots import draw_report
 from llmexp.report.table import build_report
@@ -66,9 +66,9 @@ def test_the_picture_has_a_bar_for_each_configuration_and_the_paper(profiled, fi
 
 
 def test_the_table_says_that_other_runs_are_not_the_papers(profiled) -> None:
-    detail = figure5_detail(found(profiled(**ELSEWHERE), profiled("R", **ELSEWHERE | {"batch__micro": 32})))
-    assert detail.legend[0].startswith("NOT the paper's runs (model tiny for 7b, cpu for a800, 2 ranks for 8)")
-    assert [column.header for column in detail.columns][2:] == [
+    table = figure5_table(found(profiled(**ELSEWHERE), profiled("R", **ELSEWHERE | {"batch__micro": 32})))
+    assert table.legend[0].startswith("NOT the paper's runs (model tiny for 7b, cpu for a800, 2 ranks for 8)")
+    assert [column.header for column in table.columns][2:] == [
         "Naive, batch 2 %",
         "R, batch 32 %",
         "paper: Naive, batch 2 %",

@@ -8,7 +8,7 @@ from paper_runs import views
 from llmexp.paper.printed.breakdowns import breakdown_tables
 from llmexp.paper.training.step_times.matching import SWEEP
 from llmexp.record.folder import RunFolder
-from llmexp.report.columns import Detail
+from llmexp.report.columns import ReportTable
 from llmexp.report.table import build_report
 from llmexp.report.text import markdown
 
@@ -16,24 +16,24 @@ PURE = {"name": "bf16_pure"} | dict.fromkeys(("parameters", "gradients", "master
 ELSEWHERE = {"model__name": "tiny", "hardware__name": "cpu", "parallelism__dp": 2, "sweep__name": SWEEP}
 
 
-def details(*folders: RunFolder) -> dict[str, Detail]:
+def tables(*folders: RunFolder) -> dict[str, ReportTable]:
     (section,) = build_report(folders).sections
-    told = [detail for detail in section.details if " of the paper" in detail.title]
-    return {detail.title.partition(" of the paper")[0]: detail for detail in told}
+    told = [table for table in section.tables if " of the paper" in table.title]
+    return {table.title.partition(" of the paper")[0]: table for table in told}
 
 
-def lines(detail: Detail) -> dict[tuple[str, ...], dict[str, str]]:
+def lines(table: ReportTable) -> dict[tuple[str, ...], dict[str, str]]:
     """Each line's cells by heading, by the cells of its names; a name that stands once counts for those below it."""
-    names = [column for column in detail.columns if column.left]
+    names = [column for column in table.columns if column.left]
     found, last = {}, [""] * len(names)
     for row in range(len(names[0].cells)):
         last = [column.cells[row] or before for column, before in zip(names, last, strict=True)]
-        found[tuple(last)] = {column.header: column.cells[row] for column in detail.columns if not column.left}
+        found[tuple(last)] = {column.header: column.cells[row] for column in table.columns if not column.left}
     return found
 
 
 def test_the_papers_own_times_stand_at_a_ratio_of_one_to_its_tables(profiled) -> None:
-    found = details(run := profiled())
+    found = tables(run := profiled())
     assert set(found) == {"table V", "table VI"}
     assert {"table05", "table06"} <= {view.name for view in views(run)}
     modules = lines(found["table VI"])
@@ -58,7 +58,7 @@ def test_the_papers_own_times_stand_at_a_ratio_of_one_to_its_tables(profiled) ->
 
 
 def test_a_doubtful_figure_has_a_letter_that_the_legend_explains(profiled) -> None:
-    found = details(profiled())["table V"]
+    found = tables(profiled())["table V"]
     assert lines(found)["optimizer", "whole, % of step"]["paper %"] == "36.9 (b)"
     assert found.legend[-1].startswith("(b) odd: the three shares add up to 98.7%")
 
@@ -77,22 +77,22 @@ def test_a_doubtful_figure_has_a_letter_that_the_legend_explains(profiled) -> No
     ],
 )
 def test_another_run_than_the_papers_is_shown_in_its_sweep_alone_with_shares_alone(profiled, change, said) -> None:
-    assert details(profiled(**change)) == {}
-    found = details(profiled(**change, sweep__name=SWEEP))
+    assert tables(profiled(**change)) == {}
+    found = tables(profiled(**change, sweep__name=SWEEP))
     assert set(found) == {"table V", "table VI"}
-    for detail in found.values():
-        assert detail.legend[0].startswith("NOT the paper's run (")
-        assert said in detail.legend[0]
-        assert not {"x paper", "paper ms"} & {column.header for column in detail.columns}
+    for table in found.values():
+        assert table.legend[0].startswith("NOT the paper's run (")
+        assert said in table.legend[0]
+        assert not {"x paper", "paper ms"} & {column.header for column in table.columns}
     assert lines(found["table VI"])["forward", "QKV"]["paper % of phase"] == "13.2"
 
 
 def test_a_table_of_several_methods_waits_for_all_of_them(profiled) -> None:
     naive, flash = profiled(**ELSEWHERE), profiled("F", **ELSEWHERE)
-    assert set(details(naive)) == {"table V", "table VI"}
-    assert set(details(naive, flash)) == {"table V", "table VI", "table VIII"}
+    assert set(tables(naive)) == {"table V", "table VI"}
+    assert set(tables(naive, flash)) == {"table V", "table VI", "table VIII"}
     others = [profiled(method, **ELSEWHERE | {"batch__micro": 32}) for method in ("R", "F+R")]
-    every = details(naive, flash, *others)
+    every = tables(naive, flash, *others)
     assert list(every) == [f"table {number}" for number in ("V", "VI", "VII", "VIII", "XIII", "XV")] + ["figure 5"]
     assert lines(every["table XIII"])["R", "backward"] == {"% of phase": "50.0", "paper % of phase": "69.0"}
     assert lines(every["table XV"])["F+R",] == {"s": "0.130", "% of step": "25.0", "paper % of step": "20.4"}
@@ -104,7 +104,7 @@ def test_zero_is_shown_in_all_readings_of_the_papers_words_and_of_each_model(pro
         for model in ("7b", "13b")
         for method in ("Z2", "Z3", "R+Z2", "R+Z2+O")
     ]
-    found = details(*runs)
+    found = tables(*runs)
     assert set(found) == {"table XIV", "table XVI"}
     copies, communication = lines(found["table XIV"]), lines(found["table XVI"])
     assert list(copies)[:4] == [
@@ -121,7 +121,7 @@ def test_zero_is_shown_in_all_readings_of_the_papers_words_and_of_each_model(pro
 
 def test_a_cpu_has_no_copies_rather_than_none_of_any_length(profiled, made) -> None:
     runs = [profiled(method, made(on_device=False, copy_ns=0), **ELSEWHERE) for method in ("Z2", "Z3")]
-    found = details(*runs)["table XIV"]
+    found = tables(*runs)["table XIV"]
     assert "nothing of ours: on a CPU there is no device to copy to" in found.legend
     assert lines(found)["ZeRO-2", "7B", "Z2"] == {"paper % of step": "4.9 (a)"}
 
@@ -129,21 +129,21 @@ def test_a_cpu_has_no_copies_rather_than_none_of_any_length(profiled, made) -> N
 def test_a_run_that_gave_no_breakdown_says_how_it_ended(profiled, make_run) -> None:
     naive = profiled(**ELSEWHERE)
     out_of_memory = make_run("F", "oom", **ELSEWHERE, batch__micro=2, precision=PURE)
-    assert lines(details(naive, out_of_memory)["table VIII"])["forward", "F"]["ms"] == "-"
+    assert lines(tables(naive, out_of_memory)["table VIII"])["forward", "F"]["ms"] == "-"
     untraced = make_run("F", metrics={"tokens_per_s": 1.0}, **ELSEWHERE, batch__micro=2, precision=PURE)
-    assert lines(details(naive, untraced)["table VIII"])["forward", "F"]["ms"] == "not traced"
-    assert details(make_run("Naive", "oom", **ELSEWHERE, batch__micro=2)) == {}
+    assert lines(tables(naive, untraced)["table VIII"])["forward", "F"]["ms"] == "not traced"
+    assert tables(make_run("Naive", "oom", **ELSEWHERE, batch__micro=2)) == {}
 
 
 def test_places_have_tables_of_their_own_and_the_papers_batch_comes_first(profiled) -> None:
     here, larger = profiled(**ELSEWHERE), profiled(**ELSEWHERE | {"batch__micro": 8})
     elsewhere = profiled(**ELSEWHERE | {"engine__name": "torch"})
     (section,) = build_report([larger, here, elsewhere]).sections
-    titles = [detail.title for detail in section.details if detail.title.startswith("table VI ")]
+    titles = [table.title for table in section.tables if table.title.startswith("table VI ")]
     assert len(titles) == 2
     assert "deepspeed" in titles[0]
     assert "torch" in titles[1]
-    first = next(detail for detail in section.details if detail.title == titles[0])
+    first = next(table for table in section.tables if table.title == titles[0])
     assert "batch" not in first.legend[0]
 
 

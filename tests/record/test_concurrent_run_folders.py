@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from llmexp.record.beside import beside
+from llmexp.record.concurrent_runs import concurrent_runs
 from llmexp.record.folder import RunFolder
 from llmexp.record.identity import process_identity
 
@@ -67,12 +67,12 @@ def own(neighbor):
 )
 def test_a_run_that_lasted_into_a_window_stood_beside(own, neighbor, events, stood_beside):
     neighbor("tiny_R_1", *events)
-    assert beside(own, WINDOWS) == ["tiny_R_1"] * stood_beside
+    assert concurrent_runs(own, WINDOWS) == ["tiny_R_1"] * stood_beside
 
 
 def test_a_run_on_another_host_did_not(own, neighbor):
     neighbor("elsewhere", ("running", 150), ("success", 10), host="another-host")
-    assert beside(own, WINDOWS) == []
+    assert concurrent_runs(own, WINDOWS) == []
 
 
 @pytest.mark.parametrize(("before_s", "found"), [(90, ["killed"]), (110, [])])
@@ -81,7 +81,7 @@ def test_a_run_whose_driver_died_lasted_until_its_last_sample_of_the_machine(own
     killed.system_path.write_text(json.dumps({"at_s": NOW_S - before_s}) + "\n")
     skewed_s = NOW_S + 3600
     os.utime(killed.system_path, (skewed_s, skewed_s))
-    assert beside(own, WINDOWS) == found
+    assert concurrent_runs(own, WINDOWS) == found
 
 
 def test_the_time_between_a_killed_driver_and_the_one_that_went_on_is_nobodys(own, neighbor):
@@ -91,10 +91,10 @@ def test_the_time_between_a_killed_driver_and_the_one_that_went_on_is_nobodys(ow
     with folder.events_path.open("a") as file:
         file.write(later.events_path.read_text())
     shutil.rmtree(later.path)
-    assert beside(own, WINDOWS) == []
+    assert concurrent_runs(own, WINDOWS) == []
 
 
 def test_events_that_cannot_be_read_spoil_nothing(own, neighbor):
     neighbor("good", ("running", 150), ("success", 10))
     neighbor("bad").events_path.write_text('{"at": 1}\n')
-    assert beside(own, WINDOWS) == ["good"]
+    assert concurrent_runs(own, WINDOWS) == ["good"]

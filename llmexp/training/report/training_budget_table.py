@@ -1,4 +1,4 @@
-"""What a stated training takes by each measured row: time, device-hours, money and energy, with their interval."""
+"""What a training budget takes by each measured row: time, device-hours, money and energy, with their interval."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from llmexp.analysis.inference import Estimate, of_repeats
 from llmexp.errors import ConfigError
 from llmexp.record.digits import rounded
 from llmexp.record.duration import duration
-from llmexp.report.columns import Column, Detail
+from llmexp.report.columns import Column, ReportTable
 from llmexp.report.training_budget import EPOCHS, JOULES_A_KWH, TrainingBudget, TrainingCost
 from llmexp.training.report.row import TrainingRow
 
@@ -19,7 +19,7 @@ INTERVAL = "95 % interval by the standard deviation between the repeats (Student
 
 @dataclass(frozen=True)
 class BudgetRow:
-    """A stated training by a row that was measured."""
+    """A training budget by a row that was measured."""
 
     taken: TrainingCost
     known: Estimate | None
@@ -38,56 +38,56 @@ class BudgetRow:
         return None if self.taken.usd is None else _scaled(self.taken.usd, self.known)
 
 
-def stated_of(row: TrainingRow, stated: TrainingBudget) -> BudgetRow | None:
+def budget_of(row: TrainingRow, budget: TrainingBudget) -> BudgetRow | None:
     """Return what the training takes by this row's speed; None where it has none, or no epochs where these are asked.
 
     Tokens are those that are no padding, where the run tells them apart.
     """
-    metric = row.metric("epoch_time_s") if stated.kind == EPOCHS else row.metric("real_tokens_per_s") or row.rate
+    metric = row.metric("epoch_time_s") if budget.kind == EPOCHS else row.metric("real_tokens_per_s") or row.rate
     if metric is None or not metric.mean:
         return None
-    time_s = stated.amount * (metric.mean if stated.kind == EPOCHS else 1 / metric.mean)
+    time_s = budget.amount * (metric.mean if budget.kind == EPOCHS else 1 / metric.mean)
     price, power = row.plan.config.hardware.price_per_device_hour_usd, row.metric("mean_power_w")
     taken, speed = TrainingCost(time_s, row.processes, price), row.metric("tokens_per_usd")
     kwh = power.mean * time_s / JOULES_A_KWH if power else None
     return BudgetRow(taken, of_repeats(metric), kwh, speed.mean if speed else None)
 
 
-def check_stated(rows: Sequence[TrainingRow], stated: TrainingBudget) -> None:
+def check_budget(rows: Sequence[TrainingRow], budget: TrainingBudget) -> None:
     """Raise ConfigError where no row has what the training is stated in."""
     if not any(row.rate for row in rows):
-        raise ConfigError(f"--for {stated.kind}={stated.said}: none of these runs has a speed to go by")
-    if not any(stated_of(row, stated) for row in rows):
+        raise ConfigError(f"--for {budget.kind}={budget.said}: none of these runs has a speed to go by")
+    if not any(budget_of(row, budget) for row in rows):
         raise ConfigError(
-            f"--for {stated.kind}={stated.said}: the data of these runs has no epochs, as synthetic data has no end; "
+            f"--for {budget.kind}={budget.said}: the data of these runs has no epochs, as synthetic data has no end; "
             "state tokens, as in --for tokens=300e9"
         )
 
 
-def stated_detail(rows: Sequence[TrainingRow], labels: Sequence[str], stated: TrainingBudget) -> Detail:
-    """Return the table of the stated training, a line for each row that was measured."""
-    found = [(label, one) for row, label in zip(rows, labels, strict=True) if (one := stated_of(row, stated))]
+def budget_table(rows: Sequence[TrainingRow], labels: Sequence[str], budget: TrainingBudget) -> ReportTable:
+    """Return the table of the training budget, a line for each row that was measured."""
+    found = [(label, one) for row, label in zip(rows, labels, strict=True) if (one := budget_of(row, budget))]
     energies = any(one.kwh is not None for _, one in found)
     lines = [
         "tokens/USD: positions that a USD pays for, all devices paid for" * any(one.tokens_per_usd for _, one in found),
         f"from … to …: {INTERVAL}" * any(one.known for _, one in found),
         "kWh: of what the energy counters cover, named below the table of runs" * energies,
     ]
-    return Detail(f"{stated.words}, by these speeds", _columns(found), [line for line in lines if line])
+    return ReportTable(f"{budget.words}, by these speeds", _columns(found), [line for line in lines if line])
 
 
-def stated_record(one: BudgetRow | None) -> dict[str, Any]:
-    """Return the CSV's columns of a stated training."""
+def budget_record(one: BudgetRow | None) -> dict[str, Any]:
+    """Return the CSV's columns of a training budget."""
     times, prices = (one.time_interval_s, one.usd_interval) if one else (None, None)
     return {
-        "stated_time_s": one and one.taken.time_s,
-        "stated_time_low_s": times and times[0],
-        "stated_time_high_s": times and times[1],
-        "stated_device_hours": one and one.taken.device_hours,
-        "stated_usd": one and one.taken.usd,
-        "stated_usd_low": prices and prices[0],
-        "stated_usd_high": prices and prices[1],
-        "stated_energy_kwh": one and one.kwh,
+        "budget_time_s": one and one.taken.time_s,
+        "budget_time_low_s": times and times[0],
+        "budget_time_high_s": times and times[1],
+        "budget_device_hours": one and one.taken.device_hours,
+        "budget_usd": one and one.taken.usd,
+        "budget_usd_low": prices and prices[0],
+        "budget_usd_high": prices and prices[1],
+        "budget_energy_kwh": one and one.kwh,
     }
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from planning import make_plan
 
-from llmexp.launchers.serving.asked import requests_of
 from llmexp.launchers.serving.client.address import Address
 from llmexp.launchers.serving.client.client import Client
 from llmexp.launchers.serving.client.instant_server import FORM
 from llmexp.launchers.serving.load import Request
+from llmexp.launchers.serving.load_requests import requests_of
 from llmexp.serving.plan.serving_plan import ServingPlan
 
 Asked = Callable[..., list[Request]]
@@ -46,7 +46,10 @@ def test_requests_have_the_lengths_that_were_asked_for(asked: Asked) -> None:
 
 
 def test_measured_requests_are_the_same_whatever_warms_up_and_however_the_server_is_set(asked: Asked) -> None:
-    few, many = asked("serve.warmup_requests=1"), asked("serve.warmup_requests=7", "+engine.options.block_size=16")
+    few, many = (
+        asked("serve.warmup_requests=1"),
+        asked("serve.warmup_requests=7", "+engine.options.block_size=16"),
+    )
     measured = [prompt_of(request) for request in few[1:]]
     assert [prompt_of(request) for request in many[7:]] == measured
     assert prompt_of(few[0]) not in measured

@@ -14,7 +14,7 @@ from llmexp.record.folder import RunFolder
 from llmexp.record.identity import is_same
 
 
-def beside(folder: RunFolder, windows: Sequence[tuple[float, float]]) -> list[str]:
+def concurrent_runs(folder: RunFolder, windows: Sequence[tuple[float, float]]) -> list[str]:
     """Return the names of the folders beside this one whose runs overlapped a window (begin and end in Unix time)."""
     found = []
     for path in sorted(folder.path.parent.glob("*/")):

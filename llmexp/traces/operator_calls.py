@@ -15,7 +15,7 @@ from llmexp.traces.work import Work
 
 
 @dataclass(frozen=True)
-class Asked:
+class OperatorCalls:
     """The calls of one operator with equal inputs, and the rows of the work that they asked for."""
 
     operator: str
@@ -24,9 +24,9 @@ class Asked:
     pieces: Numbers
 
 
-def asked_by(
+def operator_calls(
     operators: Collection[str], trace: Trace, work: Work, rows: Numbers, *, outermost: bool = False
-) -> list[Asked]:
+) -> list[OperatorCalls]:
     """Return who asked for these rows of the work; what none of the operators asked for is left out.
 
     Of calls in each other only the innermost count, or with `outermost` the outermost, so that none counts twice.
@@ -42,7 +42,7 @@ def asked_by(
     rows, call = rows[call >= 0], call[call >= 0]
     which = calls.name[call].astype(np.int64) * len(trace.inputs) + calls.detail[call]
     return [
-        Asked(
+        OperatorCalls(
             operator=trace.names[calls.name[call[group[0]]]],
             inputs=Inputs.of(trace.inputs[calls.detail[call[group[0]]]]),
             calls=len(np.unique(call[group])),
@@ -59,6 +59,6 @@ def _outermost(call: Numbers, around: Numbers) -> Numbers:
     return call
 
 
-def work_ns(asked: Asked, work: Work) -> int:
+def work_ns(asked: OperatorCalls, work: Work) -> int:
     """Return the time of the pieces; where they overlap, it counts for each."""
     return int((work.end[asked.pieces] - work.begin[asked.pieces]).sum())

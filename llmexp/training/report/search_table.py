@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from llmexp.analysis.batch_gain import WORTH, BatchGain
 from llmexp.record.digits import rounded
-from llmexp.report.columns import Column, Detail
+from llmexp.report.columns import Column, ReportTable
 from llmexp.training.report.searched_batch import SearchedBatch, is_vague
 
 _PAYS = {"pays": "faster", "saturated": "hardly faster", "unknown": "?"}
@@ -18,7 +18,7 @@ _LEGEND = (
 )
 
 
-def search_details(found: Sequence[tuple[str, SearchedBatch]]) -> list[Detail]:
+def search_tables(found: Sequence[tuple[str, SearchedBatch]]) -> list[ReportTable]:
     """Return a table with a line for each search, by the name of its row; a single search has a note instead."""
     if len(found) < 2:
         return []
@@ -34,7 +34,7 @@ def search_details(found: Sequence[tuple[str, SearchedBatch]]) -> list[Detail]:
         Column("a doubling brings", tuple(_gained(one.gain) for one in searches)),
         Column("with more memory", tuple(_pays(one.gain) for one in searches), left=True),
     ]
-    return [Detail("the searches for the largest batch a rank", columns, _LEGEND)]
+    return [ReportTable("the searches for the largest batch a rank", columns, _LEGEND)]
 
 
 def _largest(found: SearchedBatch) -> str:

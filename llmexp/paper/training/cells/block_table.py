@@ -12,7 +12,7 @@ from llmexp.paper.training.cells.lines import ENGINES, LARGEST
 from llmexp.paper.views.names import TITLES, words_of
 from llmexp.paper.views.notes import Notes
 from llmexp.record.digits import rounded, three_digits
-from llmexp.report.columns import Column, Detail
+from llmexp.report.columns import Column, ReportTable
 from llmexp.report.legend import applying
 from llmexp.report.notes import ending_note
 from llmexp.report.provenance import provenance
@@ -25,7 +25,7 @@ _DOUBTED = "?"
 BYTES_PER_GB, BYTES_PER_MB = 1e9, 1e6
 
 
-def block_detail(block: Block) -> Detail:
+def block_table(block: Block) -> ReportTable:
     """Return the table with its legend, coverage first and the notes of its cells last."""
     notes = Notes()
     makers = {**_labels(block), **_figures(block, notes)}
@@ -37,7 +37,7 @@ def block_detail(block: Block) -> Detail:
         if any(cells)
     ]
     title = f"{words_of(block.table.name)}, {TITLES[block.table.name]}: {block.where}"
-    return Detail(title, columns, [*_legend(block, [column.header for column in columns]), *notes.lines])
+    return ReportTable(title, columns, [*_legend(block, [column.header for column in columns]), *notes.lines])
 
 
 def _labels(block: Block) -> dict[str, _Maker]:
