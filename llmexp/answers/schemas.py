@@ -9,15 +9,19 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
+from llmexp.answers.claims import ClaimsDecided
 from llmexp.answers.compared import Compared
 from llmexp.answers.planned import PlannedRun
 from llmexp.answers.reported import RunsReported
+from llmexp.answers.tables import TablesFilled
 from llmexp.errors import unknown
 
 ANSWERS: dict[str, TypeAdapter[Any]] = {
     "plan": TypeAdapter(PlannedRun),
     "report": TypeAdapter(RunsReported),
     "compare": TypeAdapter(Compared),
+    "findings": TypeAdapter(ClaimsDecided),
+    "tables": TypeAdapter(TablesFilled),
 }
 
 

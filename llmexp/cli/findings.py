@@ -6,6 +6,8 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
+from llmexp.answers.claims import claims_decided
+from llmexp.answers.versioned import line
 from llmexp.cli.arguments import OUTPUTS, runs_in
 from llmexp.errors import ConfigError
 from llmexp.method import atom_codes
@@ -33,8 +35,11 @@ def show_findings(args: Namespace, words: Sequence[str]) -> int:
     own = own_claims(args.claims, atom_codes(), published) if args.claims else ()
     report = _report([Path(word) for word in words])
     measured = rows_of_runs(report.rows)
-    for reference, rows in known:
-        found = findings(own or reference.claims(), measured, rows)
+    decided = [(reference, findings(own or reference.claims(), measured, rows)) for reference, rows in known]
+    if args.format == "json":
+        print(line(claims_decided(decided, report.unreadable)))
+        return 0
+    for reference, found in decided:
         if args.format == "csv":
             print(redact(findings_csv(found, reference)), end="")
         elif args.format == "markdown":
@@ -54,8 +59,8 @@ def _print(table: ReportTable) -> None:
     for column in shown.columns:
         column.vertical = "top"  # cells of several lines begin beside their id
     screen.print(shown)
-    for line in table.legend:
-        write(screen, line, "dim")
+    for words in table.legend:
+        write(screen, words, "dim")
 
 
 def _report(folders: Sequence[Path]) -> Report:

@@ -6,6 +6,8 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
+from llmexp.answers.tables import tables_filled
+from llmexp.answers.versioned import line
 from llmexp.cli.arguments import OUTPUTS, runs_in
 from llmexp.cli.pages import write_page
 from llmexp.errors import ConfigError
@@ -35,6 +37,8 @@ def show_published(reference: Reference, args: Namespace, words: Sequence[str]) 
         return 0
     if args.into:
         print(*publish_views(views, args.into / reference.name), sep="\n")
+    elif args.format == "json":
+        print(line(tables_filled(reference, views, report.unreadable)))
     elif args.format != "terminal":
         print(TEXTS[args.format](views), end="")
     elif not (args.html or args.open):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -135,15 +137,28 @@ def test_a_comparison_of_two_runs_is_what_its_schema_says(llmexp: Llmexp, make_r
 
 
 def test_schemas_are_listed_and_another_name_is_one_line(llmexp: Llmexp) -> None:
-    assert llmexp("schema")[1].split() == ["plan", "report", "compare"]
+    assert llmexp("schema")[1].split() == ["plan", "report", "compare", "findings", "tables"]
     code, _, err = llmexp("schema", "reprot")
     assert (code, err) == (
         2,
-        "llmexp: unknown schema 'reprot': did you mean report? choices are plan, report, compare\n",
+        "llmexp: unknown schema 'reprot': did you mean report? choices are plan, report, compare, findings, tables\n",
     )
 
 
-@pytest.mark.parametrize("view", ["findings", "paper"])
-def test_json_is_of_the_table_of_runs(llmexp: Llmexp, view: str) -> None:
-    code, _, err = llmexp("report", view, "--json")
-    assert (code, err) == (2, f"llmexp: --json is of the table of runs: llmexp report {view} takes --format csv\n")
+def test_findings_are_what_their_schema_says(llmexp: Llmexp) -> None:
+    answer = check(llmexp, "findings", llmexp("report", "findings", "--json")[1])
+    (claim,) = [claim for claim in answer["claims"] if claim["id"] == "S01"]
+    in_csv = csv.DictReader(io.StringIO(llmexp("report", "findings", "--format", "csv")[1]))
+    (row,) = [row for row in in_csv if row["id"] == "S01"]
+    assert (claim["statement"], claim["published"]["verdict"]) == (row["statement"], row["paper"])
+    assert claim["yours"]["verdict"] == "cannot tell"
+
+
+def test_a_published_table_is_what_its_schema_says(llmexp: Llmexp, make_run: Any) -> None:
+    words = ("report", "paper", "table03", str(make_run("F", metrics=tokens(100.0)).path))
+    answer = check(llmexp, "tables", llmexp(*words, "--json")[1])
+    (table,) = answer["tables"]
+    assert (answer["reference"], table["name"]) == ("paper", "table03")
+    in_csv = csv.DictReader(io.StringIO(llmexp(*words, "--format", "csv")[1]))
+    assert [cell.keys() for cell in table["cells"]] == [row.keys() for row in in_csv]
+    assert any("model=" in command for command in table["missing"])

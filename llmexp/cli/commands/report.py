@@ -100,8 +100,6 @@ def _names() -> str:
 def _view(args: Namespace, name: str, words: Sequence[str]) -> int | None:
     """Show claims, or a reference's tables; None where the name is neither's, as ./findings and ./paper are not."""
     found = {reference.name: reference for reference in references()}
-    if args.format == "json" and (name == FINDINGS or name in found):
-        raise ConfigError(f"--json is of the table of runs: llmexp report {name} takes --format csv")
     # Both views take a while to import, and the table of runs needs neither.
     if name == FINDINGS:
         from llmexp.cli.findings import show_findings
