@@ -48,7 +48,11 @@ class MicroRank:
         self.place = CasePlace(self.device, rank.index, rank.world_size, _cache_bytes(self.device) or 0, rank.folder)
         protocol = plan.config.measure
         self.protocol = CallProtocol(
-            protocol.samples, protocol.warmup_calls, protocol.min_sample_s, protocol.point_limit_s
+            protocol.samples,
+            protocol.warmup_calls,
+            protocol.min_sample_s,
+            protocol.point_limit_s,
+            protocol.warmup_limit_s,
         )
         self.clock: Clock = clock_for(self.device)
         self.gpu = gpu_uuid(self.device)

@@ -12,8 +12,6 @@ from llmexp.measure.clock import Clock, Mark
 
 # So many are taken before the time is looked at again: with fewer, percentiles are the ends of two or three values.
 FEWEST_SAMPLES = 5
-# Of a point's limit of time, which its samples get besides.
-WARMUP_SHARE = 0.5
 SHORTEST_S = 1e-9
 Call = Callable[[], object]
 CallRecord = Callable[[Sequence[Call]], Call | None]
@@ -27,6 +25,7 @@ class CallProtocol:
     warmup_calls: int
     min_sample_s: float
     limit_s: float
+    warmup_limit_s: float
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ def _sample(turn: Iterator[Call], calls: int, clock: Clock) -> tuple[Mark, Mark]
 def _warm_up(turn: Iterator[Call], clock: Clock, protocol: CallProtocol, slowest: Callable[[float], float]) -> float:
     """Call as often as the protocol says, or less often where calls are slow; return a call's seconds on all ranks."""
     first_s = slowest(_mean_s(turn, clock, 1))
-    fitting = int(protocol.limit_s * WARMUP_SHARE / first_s)
+    fitting = int(protocol.warmup_limit_s / first_s)
     warm_up = max(1, min(protocol.warmup_calls, fitting))
     return slowest(_mean_s(turn, clock, warm_up))
 

@@ -68,6 +68,11 @@ class MicroMeasureConfig(MeasureConfig):
         2.0, description="a point of slow calls gets fewer samples, but at least five, and is marked"
     )
 
+    @property
+    def warmup_limit_s(self) -> float:
+        """The seconds that a point's warm-up takes at most, besides its first call."""
+        return 0.5 * self.point_limit_s
+
 
 class MicroRunConfig(RunConfig):
     """The configuration of a run of task=micro."""

@@ -175,6 +175,11 @@ class RunPlan(Record):
         return None
 
     @property
+    def limit_s(self) -> float | None:
+        """The seconds that the samples of a repeat take at most; None where nothing limits them."""
+        return None
+
+    @property
     def load_s(self) -> float | None:
         """The seconds for which a repeat sends its samples at the rates that were asked for; None if it sets none."""
         return None

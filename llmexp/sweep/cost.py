@@ -1,13 +1,13 @@
 """The expected cost of a sweep before it starts.
 
 It comes from earlier runs in the outputs folder, else from published rates, else from the rates at which requests
-are sent, else from a pilot; otherwise it is unknown.
+are sent or the limits of a microbenchmark's points, else from a pilot; otherwise it is unknown.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,10 +35,13 @@ _GUESSES = {
     "pilot": "{} by steps measured just now",
     "flops": "{} as if at the FLOP/s of these steps",
     "rates": "{} by their request rates, start-up left out",
+    "limits": "{} by the limits of their points, start-up left out",
     "unknown": "{} unknown",
 }
 # Sources that leave out what cannot be known before: a method's communication and offload, a server's queue.
 _AT_LEAST = {"flops", "rates"}
+# Points of quick calls end long before their limits.
+_AT_MOST = {"limits"}
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,7 @@ def cost_line(costs: Sequence[Cost]) -> str:
             f"expected cost: unknown, nothing like {'these runs' if len(costs) > 1 else 'this run'} "
             "has been measured in the outputs folder yet"
         )
-    at_least = "at least " * any(cost.source in _AT_LEAST for cost in known)
+    bound = _bound({cost.source for cost in known})
     longest = max(known, key=lambda cost: cost.held_s or 0.0)
     prices = [cost.usd for cost in known]
     money = f", {sum(map(float, filter(None, prices))):.2f} USD" if None not in prices else ""
@@ -122,7 +125,15 @@ def cost_line(costs: Sequence[Cost]) -> str:
     longest_of_several = f"; longest {longest.plan.name}, {duration(longest.held_s or 0.0)}" * (len(costs) > 1)
     hours = sum(cost.device_hours or 0.0 for cost in known)
     in_all = f", {hours:,.1f} device-hours" * (hours >= 1)
-    return f"expected cost: {of_known}: {at_least}{time_on_devices(known)}{in_all}{money}{longest_of_several} ({told})"
+    return f"expected cost: {of_known}: {bound}{time_on_devices(known)}{in_all}{money}{longest_of_several} ({told})"
+
+
+def _bound(sources: Collection[str]) -> str:
+    """Say whether runs with costs from these sources take more or less time than expected, where that is known."""
+    at_least, at_most = _AT_LEAST & set(sources), _AT_MOST & set(sources)
+    if at_least and at_most:
+        return "about "
+    return "at least " * bool(at_least) + "at most about " * bool(at_most)
 
 
 def _words(costs: Sequence[Cost]) -> dict[str, str]:
@@ -176,7 +187,10 @@ def _held_s(plan: RunPlan, folder: RunFolder, history: _History) -> tuple[float 
     if (published := published_rate(plan)) and plan.amount:
         rate, name = published
         return work_of(plan) / rate, name
-    return (plan.config.measure.repeats * plan.load_s, "rates") if plan.load_s else (None, "unknown")
+    for each_s, source in ((plan.load_s, "rates"), (plan.limit_s, "limits")):
+        if each_s:
+            return plan.config.measure.repeats * each_s, source
+    return None, "unknown"
 
 
 def _speed(plan: RunPlan, history: _History) -> Speed | None:

@@ -41,7 +41,7 @@ class MadeUpMark:
 
 
 def timed(host: MadeUpTime, sets: int = 1, slower: float = 1.0) -> Timed:
-    protocol = CallProtocol(samples=100, warmup_calls=5, min_sample_s=1e-4, limit_s=2.0)
+    protocol = CallProtocol(samples=100, warmup_calls=5, min_sample_s=1e-4, limit_s=2.0, warmup_limit_s=1.0)
     calls = [lambda number=number: host.call(number) for number in range(sets)]
     return time_calls(calls, host, protocol, lambda value: slower * value)
 
@@ -75,7 +75,7 @@ def test_the_slowest_rank_decides_how_many_samples_all_take(monkeypatch: pytest.
 
 def test_calls_that_become_slow_end_at_the_limit_too(monkeypatch: pytest.MonkeyPatch) -> None:
     host = MadeUpTime(monkeypatch, 1e-6)
-    protocol = CallProtocol(samples=100, warmup_calls=5, min_sample_s=1e-4, limit_s=2.0)
+    protocol = CallProtocol(samples=100, warmup_calls=5, min_sample_s=1e-4, limit_s=2.0, warmup_limit_s=1.0)
 
     def call() -> None:
         host.call(0)
@@ -117,7 +117,7 @@ def test_short_calls_are_timed_without_their_launches_where_these_can_be_recorde
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     host, made = MadeUpTime(monkeypatch, 8e-6), list[int]()
-    protocol = CallProtocol(samples=100, warmup_calls=5, min_sample_s=1e-4, limit_s=2.0)
+    protocol = CallProtocol(samples=100, warmup_calls=5, min_sample_s=1e-4, limit_s=2.0, warmup_limit_s=1.0)
     calls = [lambda number=number: host.call(number) for number in range(40)]
     found = time_calls(calls, host, protocol, lambda value: value, recording(host, 6e-6, made))
     assert found.recorded
@@ -129,7 +129,7 @@ def test_short_calls_are_timed_without_their_launches_where_these_can_be_recorde
 
 def test_calls_that_cannot_be_recorded_are_launched_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     host = MadeUpTime(monkeypatch, 8e-6)
-    protocol = CallProtocol(samples=100, warmup_calls=5, min_sample_s=1e-4, limit_s=2.0)
+    protocol = CallProtocol(samples=100, warmup_calls=5, min_sample_s=1e-4, limit_s=2.0, warmup_limit_s=1.0)
     found = time_calls([lambda: host.call(0)], host, protocol, lambda value: value, lambda calls: None)
     assert not found.recorded
     assert found.times_s == pytest.approx([8e-6] * 100)
@@ -137,6 +137,6 @@ def test_calls_that_cannot_be_recorded_are_launched_one_by_one(monkeypatch: pyte
 
 def test_a_call_that_fills_a_sample_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     host, made = MadeUpTime(monkeypatch, 1e-3), list[int]()
-    protocol = CallProtocol(samples=100, warmup_calls=5, min_sample_s=1e-4, limit_s=2.0)
+    protocol = CallProtocol(samples=100, warmup_calls=5, min_sample_s=1e-4, limit_s=2.0, warmup_limit_s=1.0)
     found = time_calls([lambda: host.call(0)], host, protocol, lambda value: value, recording(host, 0.0, made))
     assert (found.recorded, made) == (False, [])

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from planning import make_plan
 
 from llmexp.launch.stack import stack_digest
 from llmexp.record.result import Metric, RunResult
@@ -68,6 +69,14 @@ def test_nothing_measured_is_unknown(costs, here: Path):
         == "expected cost: unknown, nothing like this run has been measured in the outputs folder yet"
     )
     assert list(here.iterdir()) == []
+
+
+def test_microbenchmarks_take_at_most_the_limits_of_their_points(here: Path):
+    words = ("task=micro", "micro=memory", "hardware=cpu", "micro.ranks=1", "micro.dtypes=[fp32]")
+    plan = make_plan(*words, "micro.memory.bytes=[1e6,1e8]", "measure.repeats=3", "measure.point_limit_s=4")
+    [cost] = costs_of([plan], [folder_of(plan)])
+    assert (len(plan.points), cost.held_s, cost.source) == (2, 36.0, "limits")
+    assert cost_line([cost]).startswith("expected cost: 1 run: at most about 36 s on 1 device (1 by the limits of")
 
 
 @pytest.mark.parametrize("status", ["success", "oom", "skipped"])

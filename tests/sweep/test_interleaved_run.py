@@ -43,4 +43,4 @@ def test_repeats_alternate_in_time_and_measure_what_they_do_run_by_run(llmexp, h
         assert result.metrics.keys() == other.metrics.keys()
         assert result.metrics["final_loss"].mean == pytest.approx(other.metrics["final_loss"].mean, abs=1e-6)
         assert [turn.repeat for turn in result.turns] == [turn.repeat for turn in other.turns] == [0, 1]
-        assert result.stability.beside == [], "its neighbors in time are no neighbors on the machine"
+        assert result.stability.concurrent_runs == [], "its neighbors in time are no neighbors on the machine"

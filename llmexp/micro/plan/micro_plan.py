@@ -34,6 +34,12 @@ class MicroPlan(RunPlan):
         return len(self.points)
 
     @property
+    def limit_s(self) -> float:
+        """The limits of all points, of their warm-up and their samples."""
+        measure = self.config.measure
+        return len(self.points) * (measure.warmup_limit_s + measure.point_limit_s)
+
+    @property
     def measured_samples(self) -> int:
         """The number of points; each has its own warm-up."""
         return len(self.points)
