@@ -136,7 +136,7 @@ def _lines(naive: Simulated, other: Simulated, tries: int) -> list[str]:
 def _row(method: str, speed: Metric, judged: Stability) -> SimpleNamespace:
     """Return the fields of a table's row that the conclusion needs."""
     return SimpleNamespace(
-        method=method, is_control=False, work={}, result=SimpleNamespace(stability=judged), rate=speed
+        method=method, is_control=False, comparison_key={}, result=SimpleNamespace(stability=judged), rate=speed
     )
 
 

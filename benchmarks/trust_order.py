@@ -70,6 +70,6 @@ def _wrong_tables(slots: Slots, tries: int) -> int:
             protocol = Protocol("", len(places), 5, 20)
             speed, judged = Simulated(protocol, SCATTER, levels=_levels(slots, method)).run(draw)
             result = SimpleNamespace(stability=judged)
-            rows.append(SimpleNamespace(method=method, is_control=False, work={}, result=result, rate=speed))
+            rows.append(SimpleNamespace(method=method, is_control=False, comparison_key={}, result=result, rate=speed))
         wrong += any(SLOWER in line or FASTER in line for line in conclusion(rows))
     return wrong

@@ -48,7 +48,7 @@ OF_RANKS = (
 ONLY_IN = {
     "hydra._internal": ("cli.hydra_private", "hydra_plugins.llmexp_sweeper.sweeper"),
     "torch": ("measure", "launchers"),
-    "deepspeed": ("launchers.deepspeed", "launchers.training.gathering"),
+    "deepspeed": ("launchers.deepspeed", "launchers.training.saving"),
     "transformers": ("launchers",),
     "peft": ("launchers",),
     "bitsandbytes": ("launchers",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from llmexp.record.samples import Number, Record, digest_text
 
@@ -12,7 +12,10 @@ from llmexp.record.samples import Number, Record, digest_text
 class TrainedRun(Record):
     """The first steps of a run's first repeat, warm-up included, and what it was asked to learn by."""
 
-    requested: dict[str, str] = Field(description="the settings that decide what is learned, one value a key")
+    requested: dict[str, str] = Field(
+        validation_alias=AliasChoices("requested", "asked"),  # baselines of before 0.1.0 have the second
+        description="the settings that decide what is learned, one value a key",
+    )
     parameters_in: str = Field(description="the parameters' dtype")
     losses: list[Number] = Field(description="of each step, the mean over ranks and passes")
     sequences: list[str] = Field(

@@ -9,7 +9,7 @@ from llmexp.record.trained import TrainedRun
 
 def did(**changes) -> TrainedRun:
     known = {
-        "asked": {"seed": "0"},
+        "requested": {"seed": "0"},
         "parameters_in": "fp32",
         "losses": [6.0, 5.0],
         "sequences": ["0a", "0b"],

@@ -37,7 +37,7 @@ def test_a_broken_training_is_another(fault: str) -> None:
 
 
 def test_the_rates_count_alarms_and_misses() -> None:
-    known = {"asked": {}, "parameters_in": "fp32", "losses": [6.0], "sequences": ["0a"], "largest_update": 1e-3}
+    known = {"requested": {}, "parameters_in": "fp32", "losses": [6.0], "sequences": ["0a"], "largest_update": 1e-3}
     equal = [TrainedRun.model_validate(known) for _ in range(3)]
     odd = equal[0].model_copy(update={"losses": [9.0]})
     unseen = equal[0]

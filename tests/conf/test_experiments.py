@@ -273,4 +273,6 @@ def test_serve_knee_searches_with_enough_requests_a_probe():
     (plan,) = plans("experiment=serve_knee")
     assert plan.comparison_key["loads"] == "search from 10/s"
     assert plan.config.serve.requests >= 300
-    assert plans("experiment=serve_knee", "serve.search.start_per_s=30")[0].work["loads"] == "search from 30/s"
+    assert (
+        plans("experiment=serve_knee", "serve.search.start_per_s=30")[0].comparison_key["loads"] == "search from 30/s"
+    )

@@ -34,7 +34,7 @@ def test_a_single_repeat_has_no_deviation() -> None:
 
 
 def test_repeats_of_another_training_are_not_pooled() -> None:
-    known = {"asked": {}, "parameters_in": "fp32", "losses": [6.0], "sequences": ["0a"]}
+    known = {"requested": {}, "parameters_in": "fp32", "losses": [6.0], "sequences": ["0a"]}
     did = [TrainedRun.model_validate(known | {"largest_update": update}) for update in (1e-3, 0.0)]
     with pytest.raises(ConfigError, match="two runs of tiny F did not do the same training: the first step changes"):
         pool([run(100.0, trained=one) for one in did])

@@ -72,7 +72,7 @@ def test_versions_that_differ_are_named(row):
 
 
 def did(losses=(6.2, 5.9), update=1e-4, sequences=("a0", "a1"), **changes) -> TrainedRun:
-    known = {"asked": {"optimizer.lr": "0.1"}, "parameters_in": "fp32", "products_in": "fp32", "gradient_norm": 3.0}
+    known = {"requested": {"optimizer.lr": "0.1"}, "parameters_in": "fp32", "products_in": "fp32", "gradient_norm": 3.0}
     return TrainedRun(losses=losses, largest_update=update, sequences=sequences, **known | changes)
 
 
@@ -93,6 +93,11 @@ def test_a_faster_row_that_did_another_training_is_not_compared_and_fails(row, b
     assert found.rows[0].reason == f"not the same training, so that it is not compared: {why}"
     assert found.failed
     assert "1 another training" in printed(found)
+
+
+def test_what_a_training_was_asked_is_read_by_the_name_that_it_had_before():
+    known = {"asked": {"optimizer.lr": "0.1"}, "parameters_in": "fp32", "losses": []}
+    assert TrainedRun.model_validate(known).requested == {"optimizer.lr": "0.1"}
 
 
 def test_a_row_that_was_asked_to_learn_otherwise_is_compared(row):

@@ -114,7 +114,9 @@ def test_a_search_is_asked_for_by_a_word_or_by_its_keys(words: str) -> None:
 def test_turns_are_requests_of_their_own(tmp_path: Path) -> None:
     plan = serving_plan("serve.rate=2", "serve.requests=5", "serve.warmup_requests=1", "serve.turns=3")
     assert (plan.samples, plan.measured_samples, plan.positions) == (18, 15, 3 * (64 + 32))
-    assert serving_plan("serve.turns=3", "serve.think_time_s=0.5").work["turns"] == "3 turns, 0.5 s between them"
+    assert (
+        serving_plan("serve.turns=3", "serve.think_time_s=0.5").comparison_key["turns"] == "3 turns, 0.5 s between them"
+    )
     answers = [answer(index, index // 3, turn=index % 3, takes_s=1.0 + index % 3) for index in range(15)]
     (point,) = results(plan, [repeat(*answers)])
     assert point.verdicts["load"].answer == "unknown", "five conversations tell nothing"

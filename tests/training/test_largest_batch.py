@@ -89,8 +89,8 @@ def test_runs_that_search_are_compared_as_such(tiny_plan):
     bisected = tiny_plan("F", batch__micro="max", hardware__memory_limit_bytes=3e8)
     assert bisected.comparison_key["batch"] == "max"
     assert bisected.comparison_key["memory limit"] == "0.3 GB a rank"
-    assert tiny_plan("F", batch__micro="max", batch__search="pow2").work["batch"] == "max of powers of 2"
-    assert tiny_plan("F", batch__micro=2).work["memory limit"] == ""
+    assert tiny_plan("F", batch__micro="max", batch__search="pow2").comparison_key["batch"] == "max of powers of 2"
+    assert tiny_plan("F", batch__micro=2).comparison_key["memory limit"] == ""
 
 
 def test_on_cpu_a_search_has_a_limit_and_a_gpu_its_own_memory(tiny_plan):

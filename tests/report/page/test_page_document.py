@@ -143,10 +143,10 @@ def test_a_value_of_the_environment_names_its_runs_in_their_order_whatever_else_
     section = build_report(folders).sections[0]
     names = [section.named(row) for row in section.rows]
     assert environment_table(section).rows == [
-        ["torch", "2.1", ", ".join((names[0], names[2], names[3]))],
-        ["torch", "2.2", names[1]],
-        ["python", "3.11", ", ".join((names[0], names[3]))],
-        ["python", "3.12", ", ".join((names[1], names[2]))],
+        ("torch", "2.1", ", ".join((names[0], names[2], names[3]))),
+        ("torch", "2.2", names[1]),
+        ("python", "3.11", ", ".join((names[0], names[3]))),
+        ("python", "3.12", ", ".join((names[1], names[2]))),
     ]
 
 

@@ -24,7 +24,7 @@ def row(method: str, speeds: list[float] | None, reasons: tuple[str, ...] = (), 
     return SimpleNamespace(
         method=method,
         is_control=False,
-        work={"model": work},
+        comparison_key={"model": work},
         result=SimpleNamespace(stability=judged),
         rate=metric,
     )
