@@ -150,5 +150,5 @@ def _row(method: str, program: Simulated, taken: dict[int, float], cost: float, 
         RepeatInRound(rate, CORES, cores, f"{place:03}", f"{place:03}.9")
         for rate, cores, place in zip(rates, seen, taken, strict=True)
     ]
-    row = {"method": method, "is_control": False, "work": {}, "result": SimpleNamespace(stability=judged)}
+    row = {"method": method, "is_control": False, "comparison_key": {}, "result": SimpleNamespace(stability=judged)}
     return SimpleNamespace(**row, stability=judged, rate=metric, rounds=rounds)

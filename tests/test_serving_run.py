@@ -127,7 +127,9 @@ def until(holds: Callable[[], object], process: subprocess.Popen[str]) -> None:
     [
         slow(f"dies {IN_THE_SECOND}", "failed", rf"ServerDiedError: .* ended by SIGKILL; {LOG} ends: serving"),
         slow(f"hangs {IN_THE_SECOND}", "timeout", rf"the server has stopped serving: .*; {LOG} ends: serving"),
-        (f"runs out {IN_THE_SECOND}", "oom", rf"exit code 1; {LOG} ends: torch.OutOfMemoryError: CUDA out of memory"),
+        slow(
+            f"runs out {IN_THE_SECOND}", "oom", rf"exit code 1; {LOG} ends: torch.OutOfMemoryError: CUDA out of memory"
+        ),
         slow("ends at its start", "failed", rf"exit code 1; {LOG} ends: ValueError: no such model"),
         slow("runs out at its start", "oom", rf"exit code 1; {LOG} ends: torch.OutOfMemoryError: CUDA out of memory"),
         slow("is never ready", "timeout", rf"does not answer .* \(serve\.silent_timeout_s=5\); {LOG} ends: st"),

@@ -18,7 +18,7 @@ from llmexp.record.result import Metric
 
 METHODS = ("Naive", "R")
 WORDS = ("--", "method=Naive,R", "model=tiny", "hardware=cpu", "measure=smoke")
-PROGRAM = """#!{python}
+PROGRAM = """#!{python} -SE
 import json, os, pathlib, random, shutil, sys, time
 speeds, ended, folder = {speeds}, {ended!r}, pathlib.Path({folder!r})
 words = dict(word.split("=", 1) for word in sys.argv if "=" in word)

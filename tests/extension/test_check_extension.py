@@ -25,9 +25,11 @@ def never_s(repeat, facts):
     \"\"\"Nothing.\"\"\"
     return None
 """
-POINTS = """
+ATOM = """
 [llmexp.atoms]
 W = guest:IDLE
+"""
+POINTS = """
 [llmexp.engines]
 guests = guest:OTHER
 [llmexp.metrics]
@@ -81,17 +83,29 @@ def test_what_is_wrong_is_named_and_the_other_checks_go_on(llmexp: Llmexp, tmp_p
     done = llmexp(site, "test-extension", "guest")
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout.splitlines() == [
-        "ok      atom W loads, and its name is free",
         "FAILED  engine guests loads, and its name is free: its name is 'other', and its entry point's 'guests': both "
         "have to be the same",
         "ok      metric never_s loads, and its name is free",
         "ok      conf guest loads, and its name is free",
         "FAILED  conf hardware/odd.yaml composes and plans: hardware.devices_per_node is missing: set "
         "hardware.devices_per_node=<value>",
-        "FAILED  atom W changes what it says: method=W trains as method=Naive does: no loss, parameter or "
-        "configuration differs",
         "FAILED  metric never_s gives a number: it is None of a run of the tiny model with one step of warm-up and "
         "four measured",
+    ]
+
+
+@pytest.mark.ranks
+@pytest.mark.slow
+def test_an_atom_that_changes_nothing_is_named(llmexp: Llmexp, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    install(site, ATOM)
+    done = llmexp(site, "test-extension", "guest")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout.splitlines() == [
+        "ok      atom W loads, and its name is free",
+        "FAILED  atom W changes what it says: method=W trains as method=Naive does: no loss, parameter or "
+        "configuration differs",
     ]
 
 

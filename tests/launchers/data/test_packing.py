@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
-from marks import slow
 from planning import Measurement, make_plan
 from torch.profiler import profile
 
@@ -139,7 +138,8 @@ def test_what_does_not_go_with_packing_is_skipped_with_a_reason(words: str, said
 
 @pytest.mark.ranks
 @pytest.mark.long
-@pytest.mark.parametrize("engine", [slow("deepspeed"), "torch"])
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["deepspeed", "torch"])
 def test_engines_train_packed_records_the_same_with_and_without_f(
     observe: Callable[..., Measurement], engine: str
 ) -> None:

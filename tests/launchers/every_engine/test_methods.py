@@ -35,9 +35,7 @@ SHORT = {"Naive", "F", "R", "RS", "Q", "R+Q", "Z1", "Z2", "Z3", "Z2+O", "Z3+O", 
 QUICK = {"Naive", "F", "R", "Q", "Z1", "Z2", "Z3", "F+R+Z3+O"}
 EVERY = [pytest.param(name, marks=tier(name, QUICK, SHORT)) for name in METHODS]
 EVERY_COMPILED = [
-    ("torch", "C"),
-    slow("deepspeed", "C"),
-    *(slow(engine, "F+R+C+Z3") for engine in ENGINES),
+    *(slow(engine, method) for method in ("C", "F+R+C+Z3") for engine in ENGINES),
     *(pytest.param(engine, "C+Q", marks=pytest.mark.sweep) for engine in ENGINES),
 ]
 each_compiled = pytest.mark.parametrize(("engine", "method"), EVERY_COMPILED)
