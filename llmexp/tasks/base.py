@@ -25,30 +25,14 @@ C = TypeVar("C", bound=RunConfig)
 P = TypeVar("P", bound=RunPlan)
 
 
-class Task(ABC, Generic[C, P]):
-    """A task is one thing that can be done and measured."""
+class TaskPlanning(ABC, Generic[C, P]):
+    """What a task decides before a run starts: `llmexp plan` and sweeps ask for it."""
 
     name: str
     config_type: ClassVar[type[RunConfig]]
     """The sections of the task's configuration: those of RunConfig and its own."""
     plan_type: ClassVar[type[RunPlan]]
     """The type of plan.json; its `rate` names the metric that verdicts, comparisons and costs are based on."""
-    sample_type: ClassVar[type[Sample]] = Sample
-    """The type of a line of samples.<rank>.jsonl."""
-    summary_type: ClassVar[type[RankSummary]] = RankSummary
-    """The type of rank.<rank>.json."""
-    metrics: Metrics
-    """The metrics that are computed from each repeat."""
-    headlines: ClassVar[tuple[str, ...]] = ()
-    """Names of the metrics that stand beside the rate where there is room for a few only, as in lists of runs."""
-    curves: ClassVar[tuple[str, ...]] = ()
-    """Names of the values of a sample that are plotted for each run."""
-    row_type: ClassVar[type[Row]] = Row
-    """The type of a run's row in a report."""
-    trains: ClassVar[bool] = False
-    """True where runs train a model, so that the cost of a whole training can be asked of them."""
-    section_type: ClassVar[type[ReportSection]] = ReportSection
-    """The part of a report that shows the task's runs; tasks with the same section share a table."""
 
     @abstractmethod
     def plan(self, config: C) -> P:
@@ -72,6 +56,59 @@ class Task(ABC, Generic[C, P]):
     def unused_keys(self, plan: P) -> dict[str, str]:
         """Return the keys that were set but change nothing in this run, each with the reason."""
         return {}
+
+    def predicted_outcome(self, plan: P, sweep: Path, stack: str) -> str | None:
+        """Return how the run is certain to end, by runs of the same stack in the sweep's folder, or None."""
+        return None
+
+    def pilot(self, plan: P) -> P | None:
+        """Return a run of few samples that tells how long the plan's will take; None where there is none."""
+        return None
+
+
+class TaskTrials(Generic[P]):
+    """What a task decides while its run goes on: the driver of the run asks for it.
+
+    Trials are short runs that settle what the plan leaves open, such as the largest batch.
+    """
+
+    def next_trial(self, plan: P, trials: Sequence[RunResult]) -> P | None:
+        """Return the short run that has to be measured before the run itself can start, or None.
+
+        `trials` are the results of those measured so far: successes, and runs that were out of memory.
+        """
+        return None
+
+    def settled(self, plan: P, trials: Sequence[RunResult]) -> P:
+        """Return the plan with what its trials decided."""
+        return plan
+
+    def as_it_ran(self, plan: P, earlier: RunResult) -> P:
+        """Return the plan with what the run itself decided, by its result."""
+        return plan
+
+    def points_of_trials(self, trials: Sequence[RunResult]) -> list[ResultPoint]:
+        """Return the account of the trials that the run's result keeps."""
+        return []
+
+    def may_end_early(self, plan: P) -> bool:
+        """Tell whether the protocol lets a run end before all its repeats."""
+        return False
+
+    def is_known_enough(self, plan: P, repeats: Sequence[AnyRepeat]) -> bool:
+        """Tell whether no further repeats are needed although the protocol has more."""
+        return False
+
+
+class TaskResults(Generic[P]):
+    """What a run's samples come to: the driver asks for it when the run has ended."""
+
+    sample_type: ClassVar[type[Sample]] = Sample
+    """The type of a line of samples.<rank>.jsonl."""
+    summary_type: ClassVar[type[RankSummary]] = RankSummary
+    """The type of rank.<rank>.json."""
+    metrics: Metrics
+    """The metrics that are computed from each repeat."""
 
     def constants(self, plan: P) -> Any:
         """Return what the functions of the metrics get besides a repeat."""
@@ -101,19 +138,16 @@ class Task(ABC, Generic[C, P]):
         rates = self.rates(plan, repeats)
         return judge(repeats, rates, machines, plan.rate, self.doubts(repeats)) if len(rates) == len(repeats) else None
 
+    def doubts(self, repeats: Sequence[AnyRepeat]) -> list[Doubt]:
+        """Return what the task's own samples say against relying on a measurement."""
+        return []
+
     def points(self, plan: P, repeats: Sequence[AnyRepeat]) -> list[ResultPoint]:
         """Return further results, for a run that gives several."""
         return []
 
     def points_until_now(self, plan: P, folder: Path) -> list[ResultPoint]:
         """Return the results that a repeat's folder holds although the repeat did not end well."""
-        return []
-
-    def draw(self, row: Row, figures: Path) -> None:
-        """Draw a run's own pictures into the folder of its figures, besides the curves of its samples."""
-
-    def doubts(self, repeats: Sequence[AnyRepeat]) -> list[Doubt]:
-        """Return what the task's own samples say against relying on a measurement."""
         return []
 
     def remark(self, repeats: Sequence[AnyRepeat]) -> str:
@@ -125,37 +159,24 @@ class Task(ABC, Generic[C, P]):
         rate = metrics.get(plan.rate)
         return f"{rounded(rate.mean)} {plan.rate_unit}" if rate else ""
 
-    def may_end_early(self, plan: P) -> bool:
-        """Tell whether the protocol lets a run end before all its repeats."""
-        return False
 
-    def is_known_enough(self, plan: P, repeats: Sequence[AnyRepeat]) -> bool:
-        """Tell whether no further repeats are needed although the protocol has more."""
-        return False
+class TaskReport:
+    """How runs are shown: reports ask for it."""
 
-    def next_trial(self, plan: P, trials: Sequence[RunResult]) -> P | None:
-        """Return the short run that has to be measured before the run itself can start, or None.
+    headlines: ClassVar[tuple[str, ...]] = ()
+    """Names of the metrics that stand beside the rate where there is room for a few only, as in lists of runs."""
+    curves: ClassVar[tuple[str, ...]] = ()
+    """Names of the values of a sample that are plotted for each run."""
+    row_type: ClassVar[type[Row]] = Row
+    """The type of a run's row in a report."""
+    trains: ClassVar[bool] = False
+    """True where runs train a model, so that the cost of a whole training can be asked of them."""
+    section_type: ClassVar[type[ReportSection]] = ReportSection
+    """The part of a report that shows the task's runs; tasks with the same section share a table."""
 
-        `trials` are the results of those measured so far: successes, and runs that were out of memory.
-        """
-        return None
+    def draw(self, row: Row, figures: Path) -> None:
+        """Draw a run's own pictures into the folder of its figures, besides the curves of its samples."""
 
-    def settled(self, plan: P, trials: Sequence[RunResult]) -> P:
-        """Return the plan with what its trials decided."""
-        return plan
 
-    def as_it_ran(self, plan: P, earlier: RunResult) -> P:
-        """Return the plan with what the run itself decided, by its result."""
-        return plan
-
-    def points_of_trials(self, trials: Sequence[RunResult]) -> list[ResultPoint]:
-        """Return the account of the trials that the run's result keeps."""
-        return []
-
-    def predicted_outcome(self, plan: P, sweep: Path, stack: str) -> str | None:
-        """Return how the run is certain to end, by runs of the same stack in the sweep's folder, or None."""
-        return None
-
-    def pilot(self, plan: P) -> P | None:
-        """Return a run of few samples that tells how long the plan's will take; None where there is none."""
-        return None
+class Task(TaskPlanning[C, P], TaskTrials[P], TaskResults[P], TaskReport):
+    """A task is one thing that can be done and measured."""
