@@ -42,6 +42,19 @@ class NodesEpisode(Episode):
             self.further_words = (*nodes, f"node.address={ADDRESS}", f"node.port={self.ports[-1]}", rank)
             super().start_beside(place)
 
+    def _pause(self) -> None:
+        """Wait, and start the second node's driver again where it has ended: the first's waits minutes for it."""
+        super()._pause()
+        first, port = self.driver, f"node.port={self.ports[-1]}"
+        seconds = [driver for driver in self.drivers if {SECOND, port} <= set(driver.words)]
+        if first.lives and not any(driver.lives for driver in seconds):
+            *shared, rank = self.further_words
+            self.further_words = (*shared, SECOND)
+            super().start_beside()
+            self.further_words = (*shared, rank)
+            self.drivers.remove(first)
+            self.drivers.append(first)
+
     def start_anew(self) -> None:
         """Wait for the existing drivers, then start others."""
         self._end()
