@@ -94,7 +94,7 @@ class FormulaShape(Limited):
         """Return the verdict on the formula's value; cannot tell where rows lack one of its figures."""
         figures = figures_of(tuple(rows))
         if any(name not in figures for name in names_in(self.formula)):
-            return nothing("decided by the paper's own tables only")
+            return nothing("decided by published tables only")
         named = {name: figures[name] for name in names_in(self.formula)}
         value = calculate(self.formula, {name: row.values[column].value for name, (row, column) in named.items()})
         used = tuple(dict.fromkeys(row for row, _ in named.values()))
