@@ -96,7 +96,8 @@ def _check(args: Namespace) -> None:
 
 def _session(args: Namespace, a: Side, b: Side) -> TurnSession:
     """Plan both sides, let each check the words, and say what will be measured where."""
-    planned = [_planned(args, side) for side in (a, b)]
+    of_a = _planned(args, a)
+    planned = of_a, of_a if a.words == b.words else _planned(args, b)
     if len(planned[0]) != len(planned[1]):
         counts = " and ".join(str(len(jobs)) for jobs in planned)
         raise ConfigError(f"the sides make {counts} runs of these words: overrides of a side are of all its runs")

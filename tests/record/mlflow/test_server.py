@@ -38,6 +38,7 @@ def test_drivers_that_record_the_same_runs_at_once_leave_each_there_once(make_ru
     assert list(store_equals_folders(server.uri, "same", outputs / "main")) == []
 
 
+@pytest.mark.slow
 def test_a_driver_that_began_later_keeps_what_an_earlier_one_completed(make_run, outputs, server, monkeypatch):
     """The later one begins its copy while the earlier one writes, and goes on once the earlier one has looked."""
     from mlflow import MlflowClient
