@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -156,7 +157,9 @@ def _run(node: ast.AST) -> Iterator[ast.AST]:
         yield from _run(child)
 
 
-IMPORTED = {name: list(imported(path.read_text())) for name, path in MODULES.items()}
+@cache
+def imports_of(module: str) -> list[str]:
+    return list(imported(MODULES[module].read_text()))
 
 
 def within(name: str, rooms: tuple[str, ...]) -> bool:
@@ -202,7 +205,7 @@ def reached(begins: Iterable[str]) -> dict[str, str]:
     waiting = list(found)
     while waiting:
         module = waiting.pop()
-        for name in map(own_name, IMPORTED[module]):
+        for name in map(own_name, imports_of(module)):
             places = [name, name.rpartition(".")[0]] if name else []
             new = [place for place in places if place in MODULES and place not in found]
             found |= dict.fromkeys(new, module)
@@ -221,7 +224,7 @@ def test_a_module_imports_only_what_its_room_may() -> None:
 
 
 def test_no_module_imports_itself_by_way_of_others() -> None:
-    graph = {name: {own for each in IMPORTED[name] if (own := _module_of(each)) and own != name} for name in MODULES}
+    graph = {name: {own for each in imports_of(name) if (own := _module_of(each)) and own != name} for name in MODULES}
     while leaves := {name for name, needs in graph.items() if not needs & graph.keys()}:
         graph = {name: needs for name, needs in graph.items() if name not in leaves}
     assert sorted(graph) == []
@@ -243,7 +246,7 @@ def test_the_driver_reaches_nothing_that_only_ranks_import() -> None:
     found = reached(begins)
     assert "launchers.deepspeed.build" in found
     heavy = {
-        name: [each for each in IMPORTED[name] if within(each, RANKS_LIBRARIES)]
+        name: [each for each in imports_of(name) if within(each, RANKS_LIBRARIES)]
         for name in found
         # The reader of many runs and of traces are the driver's.
         if not within(name, ("record.shared_parts", "traces"))
@@ -307,7 +310,7 @@ def test_a_type_that_rooms_share_has_a_name_of_its_own() -> None:
     for module, path in MODULES.items():
         for name in types_of(path.read_text()):
             defined.setdefault(name, []).append(module)
-    users = {(own, module) for module in MODULES for each in IMPORTED[module] if (own := own_name(each))}
+    users = {(own, module) for module in MODULES for each in imports_of(module) if (own := own_name(each))}
     shared = {
         name: modules
         for name, modules in defined.items()
