@@ -1,8 +1,4 @@
-"""A section of a report: the table of runs of one kind, with its legend, notes, CSV and pictures.
-
-This section shows runs of any task by what their plans and metrics say; a task that needs more has a section of its
-own.
-"""
+"""A section of a report: the runs of one kind, with their table, their lines of CSV and their pictures."""
 
 from __future__ import annotations
 
@@ -35,10 +31,10 @@ _IN_TITLE = {"task": "{}", "hardware": "on {}", "engine": "{}", "ranks": "{} ran
 
 
 @dataclass(frozen=True)
-class ReportSection:
-    """Rows in the order of their folders; `left_out` counts rows that the user asked not to see.
+class SectionRows:
+    """The rows of one kind, in the order of their folders, and what they are called.
 
-    `training_budget` is a training whose cost was asked for.
+    `left_out` counts rows that the user asked not to see. `training_budget` is a training whose cost was asked for.
     """
 
     rows: tuple[Row, ...]
@@ -58,6 +54,7 @@ class ReportSection:
     @cached_property
     def beside(self) -> Beside:
         """What published references show beside these runs."""
+        assert isinstance(self, ReportSection)  # the other types are its parts
         return Together([reference.beside(self) for reference in references()] if self.rows else [])
 
     @cached_property
@@ -91,9 +88,39 @@ class ReportSection:
         """Return a row's work in the words of cells and headings."""
         return row.comparison_key
 
-    def largest_batches(self) -> ReportSection:
-        """Keep the smallest and the largest measured batch of each configuration, or all rows if they have no batch."""
-        return self
+    @cached_property
+    def own_words(self) -> dict[str, str]:
+        """The words that were typed for one run alone, by run id; empty where the other columns tell all runs apart."""
+        told = {(*row.plan.name_fields.values(), *row.comparison_key.values()) for row in self.rows}
+        words = own_words(self.rows) if len(told) < len(self.rows) else [""] * len(self.rows)
+        return dict(zip((row.id for row in self.rows), words, strict=True))
+
+    def named(self, row: Row) -> str:
+        """Return a row's name in a sentence, and in brackets by name what else differs between rows."""
+        told = {name: value for name, value in self.shown(row).items() if name not in self.shared}
+        differing = [f"{name} {value}" for name, value in told.items() if value and value != row.name]
+        own = [self.own_words[row.id]] if self.own_words[row.id] else []
+        return f"{row.name} ({', '.join([*differing, *own])})" if differing or own else row.name
+
+    def label(self, row: Row) -> str:
+        """Return a row's name in the picture."""
+        varying = [value for name, value in self.shown(row).items() if name not in self.shared]
+        return " ".join([*varying, row.name])
+
+    @property
+    def metrics(self) -> dict[str, MetricSpec]:
+        """The metrics of the rows' task."""
+        return get_task(self.rows[0].plan.config.task.name).metrics if self.rows else {}
+
+    @property
+    def rate_unit(self) -> str:
+        """The unit of the rate."""
+        return self.rows[0].plan.rate_unit if self.rows else ""
+
+
+@dataclass(frozen=True)
+class SectionTable(SectionRows):
+    """The table of the rows, with its legend and notes, and further tables."""
 
     @property
     def columns(self) -> list[Column]:
@@ -146,16 +173,6 @@ class ReportSection:
         return Column(header, tuple(cell(row) for row in self.rows), left, dispensable)
 
     @property
-    def metrics(self) -> dict[str, MetricSpec]:
-        """The metrics of the rows' task."""
-        return get_task(self.rows[0].plan.config.task.name).metrics if self.rows else {}
-
-    @property
-    def rate_unit(self) -> str:
-        """The unit of the rate."""
-        return self.rows[0].plan.rate_unit if self.rows else ""
-
-    @property
     def legend(self) -> list[str]:
         """The meaning of the signs and headings that occur in this table, and its conclusions."""
         rate = self.metrics.get(self.rows[0].plan.rate) if self.rows else None
@@ -194,6 +211,26 @@ class ReportSection:
         """Return the notes of one row that no reference brings."""
         return ending_note(row), row.doubt, beside_note(row), interruption_note(row), power_note(row)
 
+    @property
+    def tables(self) -> Sequence[ReportTable]:
+        """Further tables, which the runs' own have no room for."""
+        return self.beside.tables
+
+    @property
+    def layouts(self) -> Sequence[ReportTable]:
+        """Tables for the page alone, which a terminal's list of runs has no need of."""
+        return self.beside.layouts
+
+    @property
+    def asked_tables(self) -> Sequence[ReportTable]:
+        """The tables among `tables` that were asked for, which LaTeX shows too."""
+        return ()
+
+
+@dataclass(frozen=True)
+class SectionCsv(SectionRows):
+    """The line of a row for programs."""
+
     def record(self, row: Row) -> dict[str, Any]:
         """Return a row's line of the CSV, in SI units and bytes; the columns' names do not depend on the runs.
 
@@ -216,6 +253,11 @@ class ReportSection:
         """Return the columns that compare the row with others."""
         return {}
 
+
+@dataclass(frozen=True)
+class SectionPictures(SectionRows):
+    """The pictures of the rows: bars, and what only some sections have."""
+
     @property
     def panels(self) -> list[Bars]:
         """The panels of the picture, each at most as wide as those before it."""
@@ -233,43 +275,6 @@ class ReportSection:
         marks = self.beside.marks(self.rows[0].plan.rate) if self.rows else ""
         return "bars and numbers: measured, with standard deviation" + f"; diamonds: {marks}" * bool(marks)
 
-    def label(self, row: Row) -> str:
-        """Return a row's name in the picture."""
-        varying = [value for name, value in self.shown(row).items() if name not in self.shared]
-        return " ".join([*varying, row.name])
-
-    @property
-    def tables(self) -> Sequence[ReportTable]:
-        """Further tables, which the runs' own have no room for."""
-        return self.beside.tables
-
-    @property
-    def layouts(self) -> Sequence[ReportTable]:
-        """Tables for the page alone, which a terminal's list of runs has no need of."""
-        return self.beside.layouts
-
-    @property
-    def asked_tables(self) -> Sequence[ReportTable]:
-        """The tables among `tables` that were asked for, which LaTeX shows too."""
-        return ()
-
-    @property
-    def answers(self) -> list[str]:
-        """What these runs answer, in sentences that are no surer than their statistics."""
-        return answers(self.rows, self.named, self.other_trainings)
-
-    @property
-    def leaders(self) -> list[str]:
-        """The first of these sentences alone: the fastest run, beside what, and whether that is sure."""
-        return leaders(self.rows, self.named, self.other_trainings)
-
-    def named(self, row: Row) -> str:
-        """Return a row's name in a sentence, and in brackets by name what else differs between rows."""
-        told = {name: value for name, value in self.shown(row).items() if name not in self.shared}
-        differing = [f"{name} {value}" for name, value in told.items() if value and value != row.name]
-        own = [self.own_words[row.id]] if self.own_words[row.id] else []
-        return f"{row.name} ({', '.join([*differing, *own])})" if differing or own else row.name
-
     @property
     def charts(self) -> Sequence[Chart]:
         """The charts of the page beside the pictures that draw_more draws."""
@@ -284,12 +289,27 @@ class ReportSection:
         """Draw the pictures that only some sections have, named after `path`, and return their paths."""
         return self.beside.draw(path)
 
-    @cached_property
-    def own_words(self) -> dict[str, str]:
-        """The words that were typed for one run alone, by run id; empty where the other columns tell all runs apart."""
-        told = {(*row.plan.name_fields.values(), *row.comparison_key.values()) for row in self.rows}
-        words = own_words(self.rows) if len(told) < len(self.rows) else [""] * len(self.rows)
-        return dict(zip((row.id for row in self.rows), words, strict=True))
+
+@dataclass(frozen=True)
+class ReportSection(SectionTable, SectionCsv, SectionPictures):
+    """A section as a report holds it: of runs of any task, by what their plans and metrics say.
+
+    A task that needs more has a section of its own.
+    """
+
+    def largest_batches(self) -> ReportSection:
+        """Keep the smallest and the largest measured batch of each configuration, or all rows if they have no batch."""
+        return self
+
+    @property
+    def answers(self) -> list[str]:
+        """What these runs answer, in sentences that are no surer than their statistics."""
+        return answers(self.rows, self.named, self.other_trainings)
+
+    @property
+    def leaders(self) -> list[str]:
+        """The first of these sentences alone: the fastest run, beside what, and whether that is sure."""
+        return leaders(self.rows, self.named, self.other_trainings)
 
 
 def _name_fields(row: Row | None) -> list[str]:
