@@ -58,8 +58,8 @@ class OutsideServer:
     key: str
 
 
-class RunPlan(Record):
-    """The decisions made before a run starts, whatever its task; `skip` says why it will not start."""
+class PlanFile(Record):
+    """What plan.json holds, whatever the task; `skip` says why the run will not start."""
 
     rate: ClassVar[str] = ""
     """The metric of a run's speed, on which verdicts, comparisons and costs are based."""
@@ -110,134 +110,9 @@ class RunPlan(Record):
         return shlex.join((*PROGRAM, *self.overrides))
 
     @property
-    def requested(self) -> str:
-        """The override, as it is typed, that decides with the engine which libraries are needed."""
-        return f"task={self.config.task.name}"
-
-    @property
-    def rate_unit(self) -> str:
-        """The unit of the rate, such as tokens/s."""
-        return self.rate.replace("_per_", "/").replace("_", " ")
-
-    @property
-    def name_fields(self) -> dict[str, str]:
-        """What is measured, by which the run and its folder are named: for training, model and method."""
-        return {"task": self.config.task.name}
-
-    @property
-    def comparison_key(self) -> dict[str, str]:
-        """The properties, by a heading's words, that runs must share for their rates to be comparable.
-
-        What is compared itself is left out.
-        """
-        config = self.config
-        own = {"task": config.task.name, "hardware": config.hardware.name, "engine": config.engine.name}
-        return own | {"ranks": str(self.processes), "runtime": runtime_name(config.runtime)}
-
-    @property
-    def duration_key(self) -> dict[str, str]:
-        """The properties that decide, together with the name fields, how long a sample of a given amount takes."""
-        return self.comparison_key
-
-    @property
-    def arithmetic(self) -> str:
-        """The calculation of the number of ranks, in words."""
-        return f"{self.processes} rank{'s' * (self.processes > 1)}"
-
-    @property
-    def params(self) -> dict[str, Any]:
-        """The values that the plan derived from the configuration, as parameters for a tracker."""
-        return self.name_fields
-
-    @property
     def in_result(self) -> dict[str, Any]:
         """The plan's values that result.json repeats, besides those that all results have."""
         return {}
-
-    @property
-    def samples(self) -> int:
-        """The number of samples per repeat, warm-up included; 0 where it is not known in advance."""
-        return 0
-
-    @property
-    def measured_samples(self) -> int:
-        """The number of measured samples per repeat."""
-        return 0
-
-    @property
-    def amount(self) -> float:
-        """The work of one sample of all ranks in the unit of the rate, such as positions; 0 if not known in advance."""
-        return 0.0
-
-    @property
-    def flops_per_amount(self) -> float | None:
-        """The FLOPs that the devices compute for each unit of `amount`; None where they are not known."""
-        return None
-
-    @property
-    def limit_s(self) -> float | None:
-        """The seconds that the samples of a repeat take at most; None where nothing limits them."""
-        return None
-
-    @property
-    def load_s(self) -> float | None:
-        """The seconds for which a repeat sends its samples at the rates that were asked for; None if it sets none."""
-        return None
-
-    @property
-    def atom_codes(self) -> tuple[str, ...]:
-        """The codes of the method's atoms; empty where the task has no methods."""
-        return ()
-
-    @property
-    def over_amount(self) -> tuple[str, ...]:
-        """The names of a sample's values that are best plotted over the work done so far, not the sample number."""
-        return ()
-
-    @property
-    def replicas(self) -> int:
-        """The ratio of the work of all ranks to the work of one."""
-        return self.processes
-
-    @property
-    def loads_host(self) -> bool:
-        """True where the host's memory and its links to the devices are busy while the run is measured."""
-        return False
-
-    @property
-    def compiles(self) -> bool:
-        """True where the ranks compile code that torch.compile generates."""
-        return False
-
-    @property
-    def model_to_fetch(self) -> HfModel | None:
-        """The model whose weights may have to be fetched to the node before any rank starts."""
-        return None
-
-    @property
-    def outside_server(self) -> OutsideServer | None:
-        """The server that has to answer before the run can start; None where it needs none."""
-        return None
-
-    @property
-    def name(self) -> str:
-        """The run's name in words, which differs from the names of the other runs of its sweep."""
-        return name_of(self.name_fields.values(), [self.label] if self.label else [])
-
-    @property
-    def ranks_per_node(self) -> int:
-        """The number of ranks on each machine."""
-        return self.processes // self.config.hardware.nodes
-
-    @property
-    def folder_name(self) -> str:
-        """The folder's name, for training <model>_<method>_<id12>, made safe as one part of a path."""
-        return "_".join((*self.name_fields.values(), self.id)).replace("/", "-")
-
-    @property
-    def folder(self) -> Path:
-        """The folder of the run's records, below the sweep's folder."""
-        return Path(self.config.sweep.outputs) / self.config.sweep.name / self.folder_name
 
     @classmethod
     def of(cls, found: Any) -> Self:
@@ -267,6 +142,147 @@ class RunPlan(Record):
             raise unreadable_record(path, "plan", error) from None
         except OSError as error:
             raise RecordError(f"{path} cannot be read: {error}") from None
+
+
+class PlanNames(PlanFile):
+    """What a run is called, and by what runs are compared."""
+
+    @property
+    def name_fields(self) -> dict[str, str]:
+        """What is measured, by which the run and its folder are named: for training, model and method."""
+        return {"task": self.config.task.name}
+
+    @property
+    def comparison_key(self) -> dict[str, str]:
+        """The properties, by a heading's words, that runs must share for their rates to be comparable.
+
+        What is compared itself is left out.
+        """
+        config = self.config
+        own = {"task": config.task.name, "hardware": config.hardware.name, "engine": config.engine.name}
+        return own | {"ranks": str(self.processes), "runtime": runtime_name(config.runtime)}
+
+    @property
+    def duration_key(self) -> dict[str, str]:
+        """The properties that decide, together with the name fields, how long a sample of a given amount takes."""
+        return self.comparison_key
+
+    @property
+    def name(self) -> str:
+        """The run's name in words, which differs from the names of the other runs of its sweep."""
+        return name_of(self.name_fields.values(), [self.label] if self.label else [])
+
+    @property
+    def folder_name(self) -> str:
+        """The folder's name, for training <model>_<method>_<id12>, made safe as one part of a path."""
+        return "_".join((*self.name_fields.values(), self.id)).replace("/", "-")
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the run's records, below the sweep's folder."""
+        return Path(self.config.sweep.outputs) / self.config.sweep.name / self.folder_name
+
+    @property
+    def arithmetic(self) -> str:
+        """The calculation of the number of ranks, in words."""
+        return f"{self.processes} rank{'s' * (self.processes > 1)}"
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The values that the plan derived from the configuration, as parameters for a tracker."""
+        return self.name_fields
+
+    @property
+    def rate_unit(self) -> str:
+        """The unit of the rate, such as tokens/s."""
+        return self.rate.replace("_per_", "/").replace("_", " ")
+
+
+class PlanAmounts(PlanFile):
+    """How much a run does."""
+
+    @property
+    def samples(self) -> int:
+        """The number of samples per repeat, warm-up included; 0 where it is not known in advance."""
+        return 0
+
+    @property
+    def measured_samples(self) -> int:
+        """The number of measured samples per repeat."""
+        return 0
+
+    @property
+    def amount(self) -> float:
+        """The work of one sample of all ranks in the unit of the rate, such as positions; 0 if not known in advance."""
+        return 0.0
+
+    @property
+    def over_amount(self) -> tuple[str, ...]:
+        """The names of a sample's values that are best plotted over the work done so far, not the sample number."""
+        return ()
+
+    @property
+    def flops_per_amount(self) -> float | None:
+        """The FLOPs that the devices compute for each unit of `amount`; None where they are not known."""
+        return None
+
+    @property
+    def limit_s(self) -> float | None:
+        """The seconds that the samples of a repeat take at most; None where nothing limits them."""
+        return None
+
+    @property
+    def load_s(self) -> float | None:
+        """The seconds for which a repeat sends its samples at the rates that were asked for; None if it sets none."""
+        return None
+
+    @property
+    def replicas(self) -> int:
+        """The ratio of the work of all ranks to the work of one."""
+        return self.processes
+
+
+class PlanNeeds(PlanFile):
+    """What a run needs to start, and what its driver has to watch."""
+
+    @property
+    def requested(self) -> str:
+        """The override, as it is typed, that decides with the engine which libraries are needed."""
+        return f"task={self.config.task.name}"
+
+    @property
+    def atom_codes(self) -> tuple[str, ...]:
+        """The codes of the method's atoms; empty where the task has no methods."""
+        return ()
+
+    @property
+    def loads_host(self) -> bool:
+        """True where the host's memory and its links to the devices are busy while the run is measured."""
+        return False
+
+    @property
+    def compiles(self) -> bool:
+        """True where the ranks compile code that torch.compile generates."""
+        return False
+
+    @property
+    def model_to_fetch(self) -> HfModel | None:
+        """The model whose weights may have to be fetched to the node before any rank starts."""
+        return None
+
+    @property
+    def outside_server(self) -> OutsideServer | None:
+        """The server that has to answer before the run can start; None where it needs none."""
+        return None
+
+    @property
+    def ranks_per_node(self) -> int:
+        """The number of ranks on each machine."""
+        return self.processes // self.config.hardware.nodes
+
+
+class RunPlan(PlanNames, PlanAmounts, PlanNeeds):
+    """The decisions made before a run starts, whatever its task."""
 
 
 def overrides_of(command: str) -> list[str]:
