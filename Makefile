@@ -79,19 +79,19 @@ run: $(VENV)/.installed-train,serve  ## install into .venv, measure the first sw
 	@$(BIN)/python -m llmexp +experiment=first_run
 
 test: $(VENV)/.installed-train,megatron,serve,slurm,dev  ## run the quick tests: those that would be the first to fail
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder
 
 test-slow: $(VENV)/.installed-train,megatron,serve,slurm,dev  ## run what make test leaves out because it takes long
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'slow and not gpu and not slurm and not sweep'
+	@$(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder -m 'slow and not gpu and not slurm and not sweep'
 
 test-all: test test-slow  ## run all tests that need no GPU
 
 test-sweeps: $(VENV)/.installed-train,megatron,serve,slurm,dev  ## run the tests that measure whole experiments, some fifteen to twenty minutes more
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m sweep
+	@$(BIN)/python -m pytest -n $(WORKERS) -m sweep
 
 # What depends most on the libraries' versions. What they deprecate in each other is no matter of ours.
 test-older: .installed-older  ## run a part of the tests, and ranks, with the oldest libraries that llmexp takes, in .venv-older
-	@$(OLDER)/bin/python -m pytest -n $(WORKERS) --dist loadfile -W ignore::DeprecationWarning -W ignore::FutureWarning \
+	@$(OLDER)/bin/python -m pytest -n $(WORKERS) -W ignore::DeprecationWarning -W ignore::FutureWarning \
 	  tests/conf tests/hydra_plugins tests/record tests/test_schema.py tests/sweep/test_sweep.py tests/cli/test_run_words.py \
 	  tests/report/test_plots.py tests/report/test_terminal.py tests/launchers/models/test_building.py
 	@$(OLDER)/bin/python -m llmexp method=Q,F+R+Z3+O model=tiny hardware=cpu measure=smoke tracking=none rerun=all sweep.outputs=$(OLDER)/outputs

@@ -21,6 +21,7 @@ import cpu_seconds
 import marks
 import psutil
 import pytest
+import sharing
 from hydra._internal.sources_registry import SourcesRegistry
 from hydra.core.plugins import Plugins
 from hydra.plugins.config_source import ConfigResult, ConfigSource
@@ -80,6 +81,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.cpu:
         config.pluginmanager.register(cpu_seconds)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> sharing.Sharing:
+    """Take the place of `--dist loadfile`."""
+    return sharing.Sharing(config, log)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

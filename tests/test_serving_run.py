@@ -193,7 +193,7 @@ def test_requests_that_fail_are_counted_while_others_are_answered(sweep: Sweep, 
 @pytest.mark.parametrize(
     ("fault", "why"),
     [
-        ("is short", "8 output tokens were asked for, the server counted 7"),
+        slow("is short", "8 output tokens were asked for, the server counted 7"),
         slow("counts more", "8 output tokens were asked for, the server counted 9"),
         slow("sends more", "8 output tokens were asked for, the server counted 9"),
         slow("repeats", "8 output tokens were asked for, it sent 9"),

@@ -23,14 +23,24 @@ from llmexp.record.folder import find_runs
 
 PLANNED = ("model=7b", "hardware=a800", "method=R,R+Z3")
 SMALL = (
-    *("model=tiny", "model.num_layers=1", "hardware=cpu", "engine=torch", "engine.launcher=fork", "data=synthetic"),
-    *("tracking=none", "measure=smoke", "measure.profile=false", "measure.threads_per_rank=1"),
+    *("model=tiny", "hardware=cpu", "engine=script", "engine.options.command=train.py", "parallelism.dp=1"),
+    *("data.seq_len=16", "tracking=none", "measure=smoke", "measure.threads_per_rank=1"),
 )
+# A program that trains nothing, so that no rank imports a model.
+TRAIN = """
+import time
+from llmexp import hook
+
+while True:
+    time.sleep(0.01)
+    hook.step(tokens=16, loss=1.0)
+"""
 
 
 def started(program: str, folder: Path) -> subprocess.Popen[str]:
     """A program without a terminal, which has only what this test gives it."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("MLFLOW")}
+    (folder / "train.py").write_text(TRAIN)
     return subprocess.Popen(
         [sys.executable, "-c", f"import llmexp\nSMALL = {SMALL}\n{dedent(program)}"],
         cwd=folder,
@@ -115,7 +125,7 @@ def test_a_run_without_words_is_refused() -> None:
 def test_notices_are_logged_and_handlers_of_the_program_stay(caplog: pytest.LogCaptureFixture, here: Path) -> None:
     (here / "outputs").write_text("a file")
     with caplog.at_level(logging.INFO, "llmexp"), pytest.raises(ConfigError, match="is a file; name a folder"):
-        llmexp.run("model=tiny", *SMALL)
+        llmexp.run("model=tiny", "hardware=cpu", "tracking=none")
     with caplog.at_level(logging.INFO, "llmexp"):
         llmexp.plan("model=tiny", "model=7b", "hardware=a800")
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
@@ -139,25 +149,28 @@ def test_run_measures_twice_in_a_process_without_a_terminal_and_prints_nothing(t
         mine = logging.FileHandler("mine.log")
         logging.basicConfig(level=logging.INFO, handlers=[mine])
         first = llmexp.run("method=Naive", *SMALL)
-        again = llmexp.run("method=Naive,F", *SMALL)
+        again = llmexp.run("method=Naive", "seed=0,1", *SMALL)
         assert logging.getLogger().handlers == [mine]
         assert "torch" not in sys.modules
         for run in (*first, *again):
-            print(run.plan.method, run.result.status, run.is_answered, run.rate.mean > 0, run.folder)
+            print(run.plan.config.seed, run.result.status, run.is_answered, run.rate.mean > 0, run.folder)
         print(again[0].result == first[0].result)
-        print(sorted(llmexp.load("outputs").method))
+        print(len(llmexp.load("outputs")))
     """
     process = started(program, tmp_path)
     out, err = process.communicate(timeout=HANG_S)
     assert (process.returncode, err) == (0, "")
-    folders = {run.path.name.split("_")[1]: run.path.relative_to(tmp_path) for run in find_runs(tmp_path / "outputs")}
+    folders = {
+        json.loads(run.plan_path.read_text())["config"]["seed"]: run.path.relative_to(tmp_path)
+        for run in find_runs(tmp_path / "outputs")
+    }
     assert out.splitlines() == [
-        *(f"{method} success True True {folders[method]}" for method in ("Naive", "Naive", "F")),
+        *(f"{seed} success True True {folders[seed]}" for seed in (0, 0, 1)),
         "True",
-        "['F', 'Naive']",
+        "2",
     ]
     logged = (tmp_path / "mine.log").read_text()
-    assert "INFO:llmexp:2 runs of outputs/main | tiny on 2 x cpu: Naive, F\n" in logged
+    assert "INFO:llmexp:2 runs of outputs/main | " in logged
     assert ": success already, " in logged
     assert (tmp_path / "outputs" / "main" / "report.csv").exists()
 
@@ -186,5 +199,5 @@ def test_a_run_whose_folder_cannot_be_written_has_no_result(monkeypatch: pytest.
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("llmexp.launch.run.run_one", full)
-    (run,) = llmexp.run("method=Naive", *SMALL)
+    (run,) = llmexp.run("method=Naive", "model=tiny", "hardware=cpu", "tracking=none")
     assert (run.result, run.is_answered, run.rate) == (None, False, None)

@@ -27,7 +27,9 @@ def test_a_command_works_without_standard_streams(tmp_path: Path, closed: str) -
 
 @pytest.mark.ranks
 def test_a_run_without_standard_streams_is_measured(tmp_path: Path) -> None:
-    words = "engine=torch model=tiny hardware=cpu measure=smoke measure.profile=false tracking=none parallelism.dp=1"
+    (tmp_path / "train.py").write_text("from llmexp import hook\nwhile True: hook.step(tokens=16, loss=1.0)\n")
+    program = "engine=script engine.options.command=train.py data.seq_len=16"
+    words = f"{program} model=tiny hardware=cpu measure=smoke tracking=none parallelism.dp=1"
     found = shell(f"{LLMEXP} {words} >&- 2>&- <&-", tmp_path)
     assert (found.returncode, found.stdout, found.stderr) == (0, "", "")
     (run,) = find_runs(tmp_path / "outputs")

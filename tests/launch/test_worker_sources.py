@@ -38,7 +38,7 @@ def test_a_worker_has_what_engines_share_and_its_own_room_alone(worker: str, own
 
 @pytest.mark.ranks
 @pytest.mark.parametrize(
-    "engine", ["torch_native", "serving", *map(slow, ("deepspeed", "megatron", "script", "micro"))]
+    "engine", ["serving", *map(slow, ("torch_native", "deepspeed", "megatron", "script", "micro"))]
 )
 def test_all_that_a_worker_really_imports_is_in_the_digest(engine: str) -> None:
     worker = f"llmexp.launchers.{engine}.worker"

@@ -17,9 +17,9 @@ from llmexp.measure.compilation import Compilation
 from llmexp.measure.kernels import KernelProbe
 from llmexp.training.plan.training_plan import TrainingPlan
 
-STEPS = 8
+STEPS = 4
 # Of a run without a learning rate, which does the same in each, and is not profiled.
-STILL_STEPS = 4
+STILL_STEPS = 2
 
 
 def observe(plan: TrainingPlan, training: Any, device: torch.device) -> dict[str, Any]:

@@ -6,6 +6,13 @@ import json
 import sys
 from pathlib import Path
 
+if __name__ == "__main__":
+    from llmexp.launchers.rank.starting import begin_imports, end_imports
+
+    begin_imports()
+    # Where it is installed, saving a model imports it for a second.
+    sys.modules["deepspeed"] = None  # type: ignore[assignment]
+
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import GenerationConfig, PreTrainedConfig, PreTrainedTokenizerFast
@@ -106,4 +113,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    end_imports()
     main()

@@ -24,7 +24,7 @@ SHORT = "[" + ",".join(sorted(str(path) for path in Path(llmexp.__file__).parent
 PADDED = f"data.pack=false data.files={SHORT}"
 SEQ_LEN, LAYERS = 64, 2
 FLASH, UNFUSED = "aten::_scaled_dot_product_flash_attention_for_cpu", "aten::_softmax"
-# Of losses near 6 over 20 steps, and of gradient norms near 5.
+# Of losses near 6 over 4 steps, and of gradient norms near 5.
 FP32_TOLERANCE = 1e-5
 BF16_TOLERANCE = 2e-2
 
@@ -85,7 +85,7 @@ def one_process(observed: Measurement, name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", FP32)
 def test_losses_are_those_of_one_process(observed: Measurement, name: str) -> None:
     losses = one_process(observed, name)["losses"]
-    assert losses[-1] < losses[0] - 0.5
+    assert losses[-1] < losses[0] - 0.2
     for rank in observed[name]:
         assert rank["losses"] == pytest.approx(losses, abs=FP32_TOLERANCE)
 

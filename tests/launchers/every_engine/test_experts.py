@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from marks import tier
+from marks import slow, tier
 from planning import Measurement, make_plan
 
 from llmexp.training.plan.training_plan import TrainingPlan
@@ -27,7 +27,7 @@ LAYERS = 2
 FP32_TOLERANCE = 1e-5
 # At most 8 of 32 experts have a token in a pass.
 FEW_TOKENS = ("model.num_experts=32", "model.experts_per_token=1", "data.seq_len=8", "model.intermediate_size=32")
-FEW_TOKENS_METHODS = ["Naive", "Z2", "Z3"]
+FEW_TOKENS_METHODS = {f"{method}, few tokens": method for method in ("Naive", "Z2", "Z3")}
 # 3 experts cannot be halved, each of their matrices can.
 ODD = ("model.num_experts=3",)
 
@@ -59,7 +59,9 @@ def plan(engine: str, method: str, *overrides: str) -> TrainingPlan:
 def trained(observe: Callable[..., Measurement], asked: set[str]) -> Runs:
     def run(engine: str) -> Measurement:
         plans = {name: plan(engine, name) for name in METHODS if name in asked.union(QUICK)}
-        plans |= {f"{name}, few tokens": plan(engine, name, *FEW_TOKENS) for name in FEW_TOKENS_METHODS}
+        plans |= {
+            name: plan(engine, method, *FEW_TOKENS) for name, method in FEW_TOKENS_METHODS.items() if name in asked
+        }
         return observe(plans | {"Z3, odd": plan(engine, "Z3", *ODD)})
 
     return cache(run)
@@ -77,18 +79,16 @@ def alone(observe: Callable[..., Measurement]) -> Measurement:
 @pytest.mark.parametrize("method", [*map(short, METHODS), "Z3, odd"])
 def test_losses_follow_the_curve_of_one_process(trained: Runs, alone: Measurement, engine: str, method: str) -> None:
     losses = alone["odd" if "odd" in method else "even"][0]["losses"]
-    assert losses[-1] < losses[0] - 0.1
+    assert losses[-1] < losses[0] - 0.05
     assert trained(engine)[method][0]["losses"] == pytest.approx(losses, abs=FP32_TOLERANCE)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("method", FEW_TOKENS_METHODS)
+@pytest.mark.parametrize("method", [name if name == "Z3, few tokens" else slow(name) for name in FEW_TOKENS_METHODS])
 def test_experts_that_no_token_comes_to_change_nothing(
     trained: Runs, alone: Measurement, engine: str, method: str
 ) -> None:
-    assert trained(engine)[f"{method}, few tokens"][0]["losses"] == pytest.approx(
-        alone["few tokens"][0]["losses"], abs=FP32_TOLERANCE
-    )
+    assert trained(engine)[method][0]["losses"] == pytest.approx(alone["few tokens"][0]["losses"], abs=FP32_TOLERANCE)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -99,7 +99,7 @@ def test_without_a_learning_rate_the_loss_stays(fp32: Runs, engine: str, method:
 def test_every_method_lowers_the_loss_as_its_adapter_alone_does(fp32: Runs, engine: str, method: str) -> None:
     skip_unrunnable(engine, method)
     losses = fp32(engine)[method][0]["losses"]
-    assert losses[-1] < losses[0] - 0.01
+    assert losses[-1] < losses[0] - 0.005
     assert losses == pytest.approx(fp32("deepspeed")[one_of(method)][0]["losses"], abs=FP32_TOLERANCE)
 
 

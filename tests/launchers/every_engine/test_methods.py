@@ -41,7 +41,7 @@ EVERY_COMPILED = [
 each_compiled = pytest.mark.parametrize(("engine", "method"), EVERY_COMPILED)
 SAME_MATHEMATICS = [each for each, name in zip(EVERY, METHODS, strict=True) if "Q" not in name]
 LAYERS = 2
-# Of losses near 6, over 8 steps: against one process, in bf16_mixed against Naive and against fp32
+# Of losses near 6, over 4 steps: against one process, in bf16_mixed against Naive and against fp32
 # (measured: 1e-6, 4e-4 and 1.6e-2).
 FP32_TOLERANCE = 1e-5
 BF16_TOLERANCE = 2e-3
@@ -126,8 +126,8 @@ def test_fp32_losses_of_every_engine_follow_the_curve_of_one_process(
     fp32: Runs, alone: Runs, engine: str, method: str
 ) -> None:
     one, losses = alone("torch")["fp32, 2"][0]["losses"], fp32(engine)[method][0]["losses"]
-    assert len(losses) == 8
-    assert one[-1] < one[0] - 0.5
+    assert len(losses) == 4
+    assert one[-1] < one[0] - 0.2
     assert losses == pytest.approx(one, abs=FP32_TOLERANCE)
 
 
@@ -342,7 +342,7 @@ def test_a_rank_of_deepspeed_alone_reduces_nothing_and_several_reduce_in_the_gra
     fp32: Runs, alone: Runs
 ) -> None:
     for (observed,) in alone("deepspeed").values():
-        assert observed["losses"][-1] < observed["losses"][0] - 0.5
+        assert observed["losses"][-1] < observed["losses"][0] - 0.2
         assert "aten::flatten_dense_tensors" not in observed["operators"], "no gradient goes into a bucket"
     assert "aten::flatten_dense_tensors" in fp32("deepspeed")["Naive"][0]["operators"]
     assert alone("deepspeed")["bf16_pure, 2"][0]["what_ran"]["reduced_in"] == "torch.bfloat16"

@@ -3,6 +3,7 @@ import subprocess
 import sys
 
 import pytest
+from marks import slow
 
 from llmexp.launchers.rank.starting import LEFT_OUT, begin_imports, end_imports
 
@@ -28,7 +29,7 @@ def test_what_is_left_out_can_be_imported_once_the_rank_has_started(monkeypatch)
 
 @pytest.mark.parametrize(
     ("launcher", "never"),
-    [("deepspeed", set(LEFT_OUT)), ("torch_native", {*LEFT_OUT, "deepspeed", "bitsandbytes"})],
+    [slow("deepspeed", set(LEFT_OUT)), ("torch_native", {*LEFT_OUT, "deepspeed", "bitsandbytes"})],
 )
 def test_a_rank_starts_without_what_it_never_asks_for(launcher, never):
     """What is left out is installed with mlflow, and transformers imports it where it is."""

@@ -10,6 +10,7 @@ import time
 
 import pytest
 from made_up_tokens import TOKENS, private_key
+from marks import slow
 
 from chaos.invariants import store_equals_folders
 from llmexp.errors import RecordError
@@ -340,7 +341,7 @@ def test_tracking_none_records_nothing(make_run, outputs):
     assert not (outputs / "mlflow.db").exists()
 
 
-@pytest.mark.parametrize("drivers", [4, pytest.param(16, marks=pytest.mark.sweep)])
+@pytest.mark.parametrize("drivers", [2, slow(4), pytest.param(16, marks=pytest.mark.sweep)])
 def test_drivers_share_a_new_store(make_run, outputs, record_at_once, drivers):
     """All at once, from the database's creation on: one parent, nothing lost, nothing said."""
     folders = [make_run("F", seed=seed).path for seed in range(drivers)]

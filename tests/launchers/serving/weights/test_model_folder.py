@@ -12,9 +12,10 @@ import torch
 from peft import PeftModel
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from llmexp.errors import BuildError
+from llmexp.errors import BuildError, ConfigError
 from llmexp.launchers.models.building import build, configuration
 from llmexp.launchers.models.weights import seeded
+from llmexp.launchers.serving.weights import model_folder
 from llmexp.launchers.serving.weights.model_folder import FolderRequest, ensure_model_folder
 from llmexp.launchers.serving.weights.model_writer import write
 from llmexp.launchers.serving.words import text_of, tokens_of
@@ -130,22 +131,30 @@ def test_what_does_not_change_the_files_does_not_change_the_folder() -> None:
     assert WANTED.model_copy(update={"model": same}).name == WANTED.name
 
 
-def test_a_folder_that_cannot_be_made_is_told_in_one_line_and_leaves_nothing(tmp_path: Path) -> None:
-    too_large = TINY.model_copy(update={"vocab_size": 26**4 + 1})
-    with pytest.raises(BuildError, match=r"for model=small cannot be made: model.vocab_size=456977: the tokenizer"):
-        ensure_model_folder(FolderRequest(model=too_large, dtype="fp32", seed=0, weights="none"), tmp_path)
+def test_a_folder_that_cannot_be_made_is_told_in_one_line_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_folder, "WRITER", "llmexp.nowhere")
+    with pytest.raises(BuildError, match=r"for model=small cannot be made: .* No module named llmexp.nowhere$"):
+        ensure_model_folder(WANTED, tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_vocabulary_of_more_words_than_there_are_is_refused(tmp_path: Path) -> None:
+    too_large = TINY.model_copy(update={"vocab_size": 26**4 + 1})
+    with pytest.raises(ConfigError, match=r"model.vocab_size=456977: the tokenizer"):
+        write(FolderRequest(model=too_large, dtype="fp32", seed=0, weights="none"), tmp_path)
 
 
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 def test_adapters_change_what_a_model_computes_each_in_its_own_way(folder: Path, tmp_path: Path) -> None:
     adapters = ServedAdapters(number=2, rank=4)
-    found = ensure_model_folder(WANTED.of_adapters(adapters), tmp_path)
+    write(WANTED.of_adapters(adapters), tmp_path)
     ids = torch.tensor([[5, 9, 600]])
     logits = [AutoModelForCausalLM.from_pretrained(folder)(ids).logits]
     for number in (0, 1, 0):
         model = AutoModelForCausalLM.from_pretrained(folder)
-        logits.append(PeftModel.from_pretrained(model, found / str(number))(ids).logits)
+        logits.append(PeftModel.from_pretrained(model, tmp_path / str(number))(ids).logits)
     plain, first, second, again = logits
     assert torch.equal(first, again)
     for one, other in ((plain, first), (plain, second), (first, second)):
