@@ -49,10 +49,15 @@ class PlannedSkip(Part):
 class PlannedCost(Part):
     """What the run will take of its devices; null where it is not known."""
 
-    held_s: float | None = Field(description="seconds for which it holds its devices; 0 where nothing is to be done")
+    held_s: float | None = Field(
+        description="seconds for which it holds its devices; 0 where nothing is to be done. At least so many by rates, "
+        "flops and peak, at most about so many by limits"
+    )
     device_hours: float | None = Field(description="of all devices together; on cpu a rank counts as a device")
     usd: float | None = Field(description="at hardware.price_per_device_hour_usd")
-    source: str = Field(description="what it goes by: nothing, same, like, paper, pilot, flops, rates or unknown")
+    source: str = Field(
+        description="what it goes by: nothing, same, like, paper, rates, limits, pilot, flops, peak or unknown"
+    )
 
 
 def _as_plan(found: Any) -> Any:

@@ -40,7 +40,7 @@ def _cells(cost: Cost, notes: list[str], budget: TrainingBudget | None) -> list[
     asked = [duration(taken.time_s), "" if taken.usd is None else rounded(taken.usd)] if taken else ["", ""]
     sizes = [f"{size / GIB:.1f}" for size in (fit.state, fit.rest, fit.capacity)] if fit else ["", "", ""]
     speed = rounded(own.per_device) if own else ""
-    held = duration(cost.held_s) if cost.held_s else "none" if cost.held_s == 0 else "?"
+    held = f"{cost.sign}{duration(cost.held_s)}" if cost.held_s else "none" if cost.held_s == 0 else "?"
     verdict: str = fit.verdict if fit else "?"
     if is_moot(plan, skip):
         verdict, sizes = "-", ["", "", ""]

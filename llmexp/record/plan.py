@@ -227,6 +227,16 @@ class PlanAmounts(PlanFile):
         return None
 
     @property
+    def least_flops(self) -> float | None:
+        """The FLOPs that the devices compute at least for all samples of a repeat; None where they are not known."""
+        return None if self.flops_per_amount is None else self.samples * self.amount * self.flops_per_amount
+
+    @property
+    def peak_flops_per_s(self) -> float | None:
+        """The most FLOP/s that a device has for the run's arithmetic; None where its hardware does not say."""
+        return max(self.config.hardware.peak_flops_per_s.values(), default=None)
+
+    @property
     def limit_s(self) -> float | None:
         """The seconds that the samples of a repeat take at most; None where nothing limits them."""
         return None

@@ -1,7 +1,8 @@
 """The expected cost of a sweep before it starts.
 
 It comes from earlier runs in the outputs folder, else from published rates, else from the rates at which requests
-are sent or the limits of a microbenchmark's points, else from a pilot; otherwise it is unknown.
+are sent or the limits of a microbenchmark's points, else from a pilot, else from the devices' peak FLOP/s, which the
+run cannot exceed; otherwise it is unknown.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.index import RunOverview, duration_key, overviews
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunStatus
-from llmexp.registry import published_rate, published_speed, references
+from llmexp.registry import get_task, published_rate, published_speed, references
 from llmexp.sweep.resume import why_again
 
 # The time that an earlier run held its devices is evidence only where the run ended by itself.
@@ -36,12 +37,17 @@ _GUESSES = {
     "flops": "{} as if at the FLOP/s of these steps",
     "rates": "{} by their request rates, start-up left out",
     "limits": "{} by the limits of their points, start-up left out",
+    "peak": "{} by their FLOPs at the devices' peak",
     "unknown": "{} unknown",
 }
 # Sources that leave out what cannot be known before: a method's communication and offload, a server's queue.
-_AT_LEAST = {"flops", "rates"}
+_AT_LEAST = {"flops", "rates", "peak"}
 # Points of quick calls end long before their limits.
 _AT_MOST = {"limits"}
+# Sources that a pilot replaces.
+UNMEASURED = {"unknown", "peak"}
+# Less than this at the devices' peak would say nothing of a run whose processes take longer to start.
+LEAST_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,11 @@ class Cost:
     def device_hours(self) -> float | None:
         """Device-hours of all devices together; on cpu a rank counts as a device."""
         return None if self.held_s is None else self.held_s * self.plan.processes / 3600
+
+    @property
+    def sign(self) -> str:
+        """The sign before a time that is known from one side only, or an empty string."""
+        return "≥ " * (self.source in _AT_LEAST) + "≤ " * (self.source in _AT_MOST)
 
     @property
     def usd(self) -> float | None:
@@ -131,9 +142,12 @@ def cost_line(costs: Sequence[Cost]) -> str:
 def _bound(sources: Collection[str]) -> str:
     """Say whether runs with costs from these sources take more or less time than expected, where that is known."""
     at_least, at_most = _AT_LEAST & set(sources), _AT_MOST & set(sources)
-    if at_least and at_most:
+    # Runs at their peak are several times as fast as runs are, and the others are not so far from what they say.
+    if at_least and at_most and "peak" not in sources:
         return "about "
-    return "at least " * bool(at_least) + "at most about " * bool(at_most)
+    if at_least:
+        return "at least "
+    return "at most about " * bool(at_most)
 
 
 def _words(costs: Sequence[Cost]) -> dict[str, str]:
@@ -190,7 +204,19 @@ def _held_s(plan: RunPlan, folder: RunFolder, history: _History) -> tuple[float 
     for each_s, source in ((plan.load_s, "rates"), (plan.limit_s, "limits")):
         if each_s:
             return plan.config.measure.repeats * each_s, source
-    return None, "unknown"
+    at_least_s = _at_peak_s(plan)
+    return (at_least_s, "peak") if at_least_s >= LEAST_S else (None, "unknown")
+
+
+def _at_peak_s(plan: RunPlan) -> float:
+    """Return the seconds that a run takes with its devices at their peak.
+
+    0 where that is not known, where the run may end early, and under a budget, which is not kept by the least time.
+    """
+    may_end_early = get_task(plan.config.task.name).may_end_early(plan)
+    if plan.peak_flops_per_s is None or plan.config.budget.limits or may_end_early:
+        return 0.0
+    return least_s(plan, plan.peak_flops_per_s)
 
 
 def _speed(plan: RunPlan, history: _History) -> Speed | None:
@@ -218,6 +244,11 @@ def _held_like_s(run: RunOverview, plan: RunPlan) -> float:
     rate = run.rate or 0.0
     startup_s = max(0.0, (run.held_s or 0.0) / run.repeats - (run.warmup_samples + run.samples) * run.amount / rate)
     return plan.config.measure.repeats * startup_s + work_of(plan) / rate
+
+
+def least_s(plan: RunPlan, peak_flops_per_s: float) -> float:
+    """Return the seconds that a run computes if its devices are at this peak; 0 where its FLOPs are not known."""
+    return plan.config.measure.repeats * (plan.least_flops or 0.0) / (plan.devices * peak_flops_per_s)
 
 
 def work_of(plan: RunPlan) -> float:

@@ -20,10 +20,10 @@ from llmexp.record.lock import living_holder
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunStatus
 from llmexp.registry import get_task
-from llmexp.sweep.cost import Cost, work_of
+from llmexp.sweep.cost import LEAST_S, UNMEASURED, Cost, least_s, work_of
 
-# A pilot starts ranks twice; a sweep that starts them less often has to compute for this long at the least.
-LEAST_STARTS, LEAST_S = 8, 60.0
+# A pilot starts ranks twice; a sweep that starts them less often has to compute for LEAST_S.
+LEAST_STARTS = 8
 # More than a rank of today's processors computes, where no peak of the hardware is known.
 _CPU_FLOPS_PER_S = 1e12
 # Runs that are out of memory, or fail, tell nothing; after so many the sweep starts without knowing.
@@ -52,7 +52,7 @@ def piloted(costs: Sequence[Cost]) -> list[Cost]:
     A budget is not kept by the FLOPs of others: under one, every run has a pilot of its own.
     """
     limited = costs[0].plan.config.budget.limits
-    unknown = [cost.plan for cost in costs if cost.source == "unknown" and cost.plan.config.sweep.pilot]
+    unknown = [cost.plan for cost in costs if cost.source in UNMEASURED and cost.plan.config.sweep.pilot]
     pilots = [(plan, pilot) for plan in unknown if (pilot := get_task(plan.config.task.name).pilot(plan))]
     if limited:
         paces = {plan.id: _measured(pilot) for plan, pilot in pilots}
@@ -74,9 +74,7 @@ def _is_long(plans: Sequence[RunPlan]) -> bool:
 
 
 def _least_s(plan: RunPlan) -> float:
-    """Return the seconds that a run computes if its devices are at their peak; 0 where its FLOPs are not known."""
-    peak = max(plan.config.hardware.peak_flops_per_s.values(), default=_CPU_FLOPS_PER_S)
-    return work_of(plan) * (plan.flops_per_amount or 0.0) / (plan.devices * peak)
+    return least_s(plan, plan.peak_flops_per_s or _CPU_FLOPS_PER_S)
 
 
 def _measured(pilot: RunPlan) -> Pace | None:
@@ -114,7 +112,7 @@ def _folder(pilot: RunPlan) -> Iterator[RunFolder]:
 
 def _by(cost: Cost, piloted: RunPlan, pace: Pace) -> Cost:
     """Return a run's cost by the pilot of one of its sweep; unknown where the FLOPs of one of both are."""
-    if cost.source != "unknown":
+    if cost.source not in UNMEASURED:
         return cost
     if cost.plan is piloted:
         return _by_its_own(cost, pace)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -85,6 +86,13 @@ def test_with_slurm_the_arrays_and_their_options_are_named(llmexp):
     _, out, _ = llmexp("plan", *words)
     assert "slurm: an array of 2 jobs, each --ntasks-per-node=1 --partition=big --nodes=1 --gpus-per-node=8" in out
     assert "slurm" not in llmexp("plan", "model=7b", "hardware=a800", "method=F,R")[1]
+
+
+def test_a_table_marks_times_that_are_known_from_one_side_only(llmexp):
+    _, out, _ = llmexp("plan", "method=Z3,R+Z3", "model=7b", "hardware=h100", "measure.steps=100000")
+    assert len(re.findall(r"^\d +7b .*  ≥ \d+ min \d+ s$", out, re.MULTILINE)) == 2, out
+    assert "expected cost: 2 of 2 runs: at least " in out
+    assert "(2 by their FLOPs at the devices' peak)" in out
 
 
 def test_json_is_a_run_a_line(llmexp):

@@ -36,6 +36,20 @@ def test_rates_say_how_long_their_requests_take_to_send_and_other_loads_do_not()
         assert serving_plan(other).load_s is None
 
 
+def test_the_flops_of_a_server_are_those_of_its_layers() -> None:
+    """2 for each weight of its layers' matrices and each of the 16 + 32 tokens of 1032 requests."""
+    many = ("serve.requests=1000", "serve.output.tokens=32")
+    plan = serving_plan(*many, "serve.prompt.tokens=16")
+    shape = plan.config.model
+    heads = 2 * shape.num_heads * shape.head_dim + 2 * shape.num_kv_heads * shape.head_dim
+    weights = shape.num_layers * shape.hidden_size * (heads + 3 * shape.intermediate_size)
+    assert plan.least_flops == 2 * weights * 48 * 1032
+    assert serving_plan(*many, "engine=vllm", "serve.address=http://localhost:1").least_flops is None
+    large = (*many, "hardware=a800", "model=7b", "engine=vllm")
+    assert serving_plan(*large).peak_flops_per_s == 312e12
+    assert serving_plan(*large, "engine.options.quantization=fp8").peak_flops_per_s is None
+
+
 def test_requests_of_a_load_are_due_at_the_same_times_for_every_engine() -> None:
     one, other = (serving_plan("serve.rate=5,7", f"engine={engine}") for engine in ("transformers", "llama_cpp"))
     times = [[due_s(point, plan.config.serve, 0, 30) for point in plan.points] for plan in (one, other)]

@@ -163,6 +163,38 @@ def test_what_was_measured_goes_before_the_papers_cell(costs, ended):
     assert [cost.source for cost in costs("Naive", "Z2", **PAPER)] == ["like", "paper"]
 
 
+LONG = {"hardware__name": "h100", "hardware__device": "cuda", "measure__steps": 10**8}
+PEAK = {"hardware__peak_flops_per_s": {"bf16": 1e14, "fp32": 1e13}}
+
+
+def test_a_run_takes_at_least_its_flops_at_the_peak_of_its_arithmetic(costs):
+    """10**8 + 1 steps of 350 tokens on each device, in bf16 products, whatever peaks it has besides."""
+    [cost] = costs("R", **LONG | PEAK)
+    held_s = (10**8 + 1) * 350 * cost.plan.flops_per_amount / 1e14
+    assert (cost.source, cost.held_s) == ("peak", pytest.approx(held_s))
+    assert cost_line([cost]).startswith("expected cost: 1 run: at least 44 min 32 s on 8 devices")
+    assert cost_line([cost]).endswith("(1 by their FLOPs at the devices' peak)")
+    limits = Cost(cost.plan, 60.0, "limits")
+    assert "2 of 2 runs: at least 45 min 32 s on 8 devices" in cost_line([cost, limits])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"measure__steps": 10**5},
+        {"hardware__peak_flops_per_s": {}},
+        {"hardware__peak_flops_per_s": {"tf32": 1e14}},
+        {"budget": {"device_hours": 100.0}},
+        {"measure__stop_at_interval_share": 0.01, "measure__repeats": 3},
+        {"data__seq_len_schedule": [175, 350]},
+    ],
+    ids=["under a minute", "no peak", "the peak of another dtype", "a budget", "ends early", "shorter steps"],
+)
+def test_a_peak_that_would_say_little_says_nothing(costs, change):
+    [cost] = costs("R", **LONG | PEAK | change)
+    assert (cost.source, cost.held_s) == ("unknown", None)
+
+
 def test_money_is_shown_where_every_known_run_has_a_price(costs):
     """0.324061 device-hours at 2 USD, and one run that nobody knows."""
     hardware = {"name": "a800", "price_per_device_hour_usd": 2.0}

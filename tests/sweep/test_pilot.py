@@ -133,6 +133,12 @@ def test_few_starts_are_piloted_where_they_compute_for_long(costs, pilots):
     assert [source for source, _ in held(costs("Naive", measure__repeats=1, measure__steps=10**8))] == ["pilot"]
 
 
+def test_a_pilot_goes_before_the_devices_peak(costs, pilots):
+    peak = {"hardware__peak_flops_per_s": {"bf16": 1e12, "fp32": 1e12}, "measure__steps": 10**8}
+    assert [source for source, _ in held(costs("Naive", "R", sweep__pilot=False, **peak))] == ["peak", "peak"]
+    assert [source for source, _ in held(costs("Naive", "R", **peak))] == ["pilot", "pilot"]
+
+
 @pytest.mark.parametrize("error", [RecordError("the disk is full"), KeyboardInterrupt()])
 def test_a_pilot_that_ends_early_leaves_nothing(error, tiny_plan, here: Path, monkeypatch):
     def fail(plan: TrainingPlan, folder: RunFolder) -> None:

@@ -7,12 +7,14 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from llmexp.inputs.shape import shape_of
 from llmexp.record.plan import OutsideServer, RunPlan
 from llmexp.record.samples import Record
-from llmexp.schema import Dtype
+from llmexp.schema import Dtype, HfModel
 from llmexp.schema.section import MAX
 from llmexp.serving.config import ServingRunConfig
 from llmexp.serving.config.run import ServeConfig
+from llmexp.serving.plan.lengths import LengthDraw
 from llmexp.serving.plan.server_plan import ServerPlan
 
 TRACES_OWN = "as traced"
@@ -134,6 +136,27 @@ class ServingPlan(RunPlan):
         if self.config.serve.search or not all(point.rate_per_s for point in self.points):
             return None
         return sum((point.warmup + point.requests) / (point.rate_per_s or 1.0) for point in self.points)
+
+    @property
+    def least_flops(self) -> float | None:
+        """Those of the layers' matrices: 2 a weight for each token that a request does not share with earlier ones.
+
+        Requests of a trace, and of a search, are left out. None where the model's shape or the lengths are not known,
+        and for a server that runs already.
+        """
+        serve = self.config.serve
+        shape = None if self.server.address or serve.texts else shape_of(self.config.model)
+        if shape is None:
+            return None
+        tokens = sum(LengthDraw.of(lengths).distribution.mean for lengths in (serve.prompt, serve.output))
+        requests = sum(point.warmup * point.turns + point.samples for point in self.points if point.follows != "trace")
+        return 2 * shape.active_linear_parameters * requests * tokens
+
+    @property
+    def peak_flops_per_s(self) -> float | None:
+        """None where the weights may be multiplied in fewer bits, in which devices have a higher peak."""
+        may_be_quantized = isinstance(self.config.model, HfModel) or self.config.engine.options.get("quantization")
+        return None if may_be_quantized else super().peak_flops_per_s
 
     @property
     def replicas(self) -> int:

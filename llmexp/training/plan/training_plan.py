@@ -157,6 +157,17 @@ class TrainingPlan(RunPlan):
         return None if model is None or again is None else model + again
 
     @property
+    def least_flops(self) -> float | None:
+        """None where steps are shorter at first, or are those of your own program."""
+        is_other = self.program or self.config.data.seq_len_schedule
+        return None if is_other else super().least_flops
+
+    @property
+    def peak_flops_per_s(self) -> float | None:
+        """The dense peak of a device for the products of the precision, by which MFU goes."""
+        return self.config.hardware.peak_flops_per_s.get(self.config.precision.products)
+
+    @property
     def program(self) -> str:
         """The whole command of a program with engine=script; empty for other engines."""
         engine = self.config.engine
