@@ -265,6 +265,18 @@ def test_who_is_ended_leaves_a_true_record_and_the_same_command_measures_again(
 
 
 @pytest.mark.slow
+def test_a_sweep_with_a_budget_says_first_what_its_bursts_and_closed_loads_take_at_most(sweep: Sweep) -> None:
+    done = sweep.run("", *TWO_LOADS, "budget.device_hours=1")
+    assert done.returncode == 0, done.stderr
+    line = next(line for line in done.stdout.splitlines() if line.startswith("expected cost"))
+    assert re.fullmatch(
+        r"expected cost: 1 run: at most about [\d.]+ s on 1 device \(1 by requests measured just now\)", line
+    )
+    assert [point.metrics["requests"].mean for point in sweep.result.points if point.metrics] == [6, 6]
+    assert not list(sweep.folder.glob("outputs/*/.pilot"))
+
+
+@pytest.mark.slow
 def test_two_runs_side_by_side_have_servers_at_ports_of_their_own(sweep: Sweep) -> None:
     started = [sweep.start(sweep.words("", "serve.rate=max", f"sweep.name={name}")) for name in ("one", "two")]
     for driver in started:

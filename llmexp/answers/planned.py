@@ -51,12 +51,13 @@ class PlannedCost(Part):
 
     held_s: float | None = Field(
         description="seconds for which it holds its devices; 0 where nothing is to be done. At least so many by rates, "
-        "flops and peak, at most about so many by limits"
+        "flops and peak, at most about so many by limits and requests"
     )
     device_hours: float | None = Field(description="of all devices together; on cpu a rank counts as a device")
     usd: float | None = Field(description="at hardware.price_per_device_hour_usd")
     source: str = Field(
-        description="what it goes by: nothing, same, like, paper, rates, limits, pilot, flops, peak or unknown"
+        description="what it goes by: nothing, same, like, paper, rates, limits, pilot, requests, flops, peak or "
+        "unknown"
     )
 
 

@@ -41,8 +41,8 @@ class SweepConfig(Section):
     pilot: bool = Field(
         True,
         description=(
-            "measure a few steps first, to say what a long sweep, or one with a budget, will cost where nothing like "
-            "it has been measured"
+            "measure a few steps or requests first, to say what a long sweep, or one with a budget, will cost where "
+            "nothing like it has been measured"
         ),
     )
 

@@ -10,12 +10,13 @@ from llmexp.analysis.stability import AnyRepeat
 from llmexp.errors import RecordError
 from llmexp.record.digits import rounded
 from llmexp.record.requests import RequestSample
-from llmexp.record.result import Metric, ResultPoint, Stability
+from llmexp.record.result import Metric, ResultPoint, RunResult, Stability
 from llmexp.record.serving import ServingSummary
 from llmexp.report.row import Row
 from llmexp.serving.config import ServingRunConfig
 from llmexp.serving.doubts import judge_serving
 from llmexp.serving.metrics import METRICS
+from llmexp.serving.pilot import pilot, samples_s
 from llmexp.serving.plan.serving_plan import ServingPlan
 from llmexp.serving.planning import plan_serving, warning_of
 from llmexp.serving.points import ServingRepeat, read_serving_repeat, results, results_until_now, served
@@ -32,6 +33,7 @@ class Serve(Task[ServingRunConfig, ServingPlan]):
     config_type = ServingRunConfig
     headlines = ("requests_per_s", "goodput_per_s", "server_peak_resident_bytes", "gpu_peak_memory_bytes")
     plan_type = ServingPlan
+    pilot_source = "requests"
     sample_type = RequestSample
     summary_type = ServingSummary
     metrics = METRICS
@@ -55,6 +57,14 @@ class Serve(Task[ServingRunConfig, ServingPlan]):
     def warning(self, plan: ServingPlan) -> str:
         """Warn of a search whose probes have too few requests to be judged."""
         return warning_of(plan)
+
+    def pilot(self, plan: ServingPlan) -> ServingPlan | None:
+        """Return a run of the same server under few requests of each load; None where it would not tell."""
+        return pilot(plan)
+
+    def samples_s(self, plan: ServingPlan, seen: RunResult) -> float:
+        """Return the seconds that a repeat's requests take at the rates of a pilot's loads."""
+        return samples_s(plan, seen)
 
     def read(self, folder: Path, plan: ServingPlan) -> ServingRepeat:
         """Read a repeat with what its server told."""

@@ -34,6 +34,7 @@ _RUNS = {
 }
 _GUESSES = {
     "pilot": "{} by steps measured just now",
+    "requests": "{} by requests measured just now",
     "flops": "{} as if at the FLOP/s of these steps",
     "rates": "{} by their request rates, start-up left out",
     "limits": "{} by the limits of their points, start-up left out",
@@ -42,8 +43,8 @@ _GUESSES = {
 }
 # Sources that leave out what cannot be known before: a method's communication and offload, a server's queue.
 _AT_LEAST = {"flops", "rates", "peak"}
-# Points of quick calls end long before their limits.
-_AT_MOST = {"limits"}
+# Points of quick calls end long before their limits; a pilot's load has a begin and an end like a longer one's.
+_AT_MOST = {"limits", "requests"}
 # Sources that a pilot replaces.
 UNMEASURED = {"unknown", "peak"}
 # Less than this at the devices' peak would say nothing of a run whose processes take longer to start.

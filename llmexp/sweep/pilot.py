@@ -1,4 +1,4 @@
-"""A pilot: a few steps of one run, measured before a long sweep like which nothing has been measured yet.
+"""A pilot: a few samples of one run, measured before a long sweep like which nothing has been measured yet.
 
 They tell what the sweep will cost, which its budget needs to know, and the person in front of it.
 """
@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from tempfile import mkdtemp
 
 from llmexp.errors import LlmexpError
@@ -20,7 +21,7 @@ from llmexp.record.lock import living_holder
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunStatus
 from llmexp.registry import get_task
-from llmexp.sweep.cost import LEAST_S, UNMEASURED, Cost, least_s, work_of
+from llmexp.sweep.cost import LEAST_S, UNMEASURED, Cost, least_s
 
 # A pilot starts ranks twice; a sweep that starts them less often has to compute for LEAST_S.
 LEAST_STARTS = 8
@@ -35,19 +36,19 @@ _FOLDER = ".pilot"
 
 @dataclass(frozen=True)
 class Pace:
-    """What a pilot tells: its rate, and the time that a repeat takes besides its steps; and how long it took itself."""
+    """What a pilot tells: how long a plan's samples and the rest of a repeat take, and how long it took itself."""
 
-    rate: float
+    samples_s: Callable[[RunPlan], float]
     other_s: float
     took_s: float
 
     def held_s(self, plan: RunPlan, slower: float = 1.0) -> float:
-        """Return the time that a run takes at this pace, its steps `slower` times as long, in seconds."""
-        return plan.config.measure.repeats * self.other_s + slower * work_of(plan) / self.rate
+        """Return the time that a run takes at this pace, its samples `slower` times as long, in seconds."""
+        return plan.config.measure.repeats * (self.other_s + slower * self.samples_s(plan))
 
 
 def piloted(costs: Sequence[Cost]) -> list[Cost]:
-    """Return the costs, those that were unknown by pilots: as the run's own steps, or by the FLOPs of another's.
+    """Return the costs, those that were unknown by pilots: as the run's own samples, or by the FLOPs of another's.
 
     A budget is not kept by the FLOPs of others: under one, every run has a pilot of its own.
     """
@@ -61,7 +62,7 @@ def piloted(costs: Sequence[Cost]) -> list[Cost]:
         if pace := _measured(pilot):
             found = [_by(cost, plan, pace) for cost in costs]
             later = pilots[index + 1 :]
-            if sum(cost.held_s or 0.0 for cost in found) < _TIMES_AS_LONG * pace.took_s * len(later):
+            if _expected_s(found) < _TIMES_AS_LONG * pace.took_s * len(later):
                 return found
             paces = {other.id: _measured(pilot) for other, pilot in later}
             return [_by_its_own(cost, paces.get(cost.plan.id)) for cost in found]
@@ -77,19 +78,24 @@ def _least_s(plan: RunPlan) -> float:
     return least_s(plan, plan.peak_flops_per_s or _CPU_FLOPS_PER_S)
 
 
+def _expected_s(costs: Sequence[Cost]) -> float:
+    """Return how long all runs take, those that nothing is known of as long as the others on average."""
+    known = [cost.held_s for cost in costs if cost.held_s is not None and cost.source not in UNMEASURED]
+    return len(costs) * fmean(known) if known else 0.0
+
+
 def _measured(pilot: RunPlan) -> Pace | None:
     """Measure the pilot and return its pace; None where it did not succeed."""
     from llmexp.launch.run import run_one
 
-    say(f"{pilot.name} · a few steps, to say what the sweep will cost")
-    began_s = time.monotonic()
+    say(f"{pilot.name} · a few {pilot.sample_name}s, to say what the sweep will cost")
+    task, began_s = get_task(pilot.config.task.name), time.monotonic()
     # What it meets, the sweep's own runs will meet and say.
     with suppress(LlmexpError, OSError), _folder(pilot) as folder:
         result = run_one(pilot, folder)
-        rate = result.metrics.get(pilot.rate) if result and result.status is RunStatus.SUCCESS else None
-        if result and rate:
-            other_s = result.turns[-1].seconds - pilot.samples * pilot.amount / rate.mean
-            return Pace(rate.mean, max(0.0, other_s), time.monotonic() - began_s)
+        if result and result.status is RunStatus.SUCCESS and (own_s := task.samples_s(pilot, result)):
+            other_s = max(0.0, result.turns[-1].seconds - own_s)
+            return Pace(lambda plan: task.samples_s(plan, result), other_s, time.monotonic() - began_s)
     return None
 
 
@@ -123,4 +129,5 @@ def _by(cost: Cost, piloted: RunPlan, pace: Pace) -> Cost:
 
 
 def _by_its_own(cost: Cost, pace: Pace | None) -> Cost:
-    return replace(cost, held_s=pace.held_s(cost.plan), source="pilot") if pace else cost
+    source = get_task(cost.plan.config.task.name).pilot_source
+    return replace(cost, held_s=pace.held_s(cost.plan), source=source) if pace else cost

@@ -68,7 +68,7 @@ def _has_answer(folder: RunFolder) -> bool:
 def affordable(plans: Sequence[RunPlan], *, pilots: bool = False) -> list[RunPlan]:
     """Announce the sweep and its cost, and return the runs that its budget allows.
 
-    With `pilots`, a few steps are measured first where the cost of a long sweep is unknown.
+    With `pilots`, a few steps or requests are measured first where the cost of a long sweep is unknown.
 
     Raises ConfigError where the budget refuses the sweep.
     """

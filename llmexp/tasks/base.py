@@ -33,6 +33,8 @@ class TaskPlanning(ABC, Generic[C, P]):
     """The sections of the task's configuration: those of RunConfig and its own."""
     plan_type: ClassVar[type[RunPlan]]
     """The type of plan.json; its `rate` names the metric that verdicts, comparisons and costs are based on."""
+    pilot_source: ClassVar[str] = "pilot"
+    """The source of a cost that goes by a run's own pilot, which says on which side it errs."""
 
     @abstractmethod
     def plan(self, config: C) -> P:
@@ -64,6 +66,14 @@ class TaskPlanning(ABC, Generic[C, P]):
     def pilot(self, plan: P) -> P | None:
         """Return a run of few samples that tells how long the plan's will take; None where there is none."""
         return None
+
+    def samples_s(self, plan: P, seen: RunResult) -> float:
+        """Return the seconds that the samples of a repeat take at the rates of a pilot's result; 0 where it has none.
+
+        Samples of which a pilot has as many as the plan may be left out of both: they count with the start-up.
+        """
+        rate = seen.metrics.get(plan.rate)
+        return plan.samples * plan.amount / rate.mean if rate and rate.mean else 0.0
 
 
 class TaskTrials(Generic[P]):

@@ -20,8 +20,13 @@ from llmexp.sweep.measuring import folder_of
 from llmexp.sweep.pilot import Pace
 from llmexp.training.plan.training_plan import TrainingPlan
 
+
+def pace(tokens_per_s: float, other_s: float) -> Pace:
+    return Pace(lambda plan: plan.samples * plan.amount / tokens_per_s, other_s, took_s=200.0)
+
+
 # 2 x 350 positions a step, so that a step takes a second.
-SEEN = Pace(rate=700.0, other_s=4.0, took_s=200.0)
+SEEN = pace(700.0, other_s=4.0)
 LONG = {"measure__warmup_steps": 10, "measure__steps": 40, "measure__repeats": 8, "data__seq_len": 350}
 REAL = (
     *("model=tiny", "hardware=cpu", "engine=torch", "engine.launcher=fork", "tracking=none", "data=synthetic"),
@@ -73,7 +78,7 @@ def test_one_run_is_piloted_and_the_others_follow_by_their_flops(costs, pilots):
 
 
 def test_every_run_has_a_pilot_where_all_of_them_take_little_of_the_sweep(costs, pilots):
-    pilots.ends = [SEEN, Pace(rate=350.0, other_s=5.0, took_s=200.0), None]
+    pilots.ends = [SEEN, pace(350.0, other_s=5.0), None]
     # 3 runs of 8 x (4 + 300) s or more are 7296 s: more than 10 x 2 x 200 s.
     naive, zero, fused = costs("Naive", "Z3", "F", measure__steps=290)
     assert pilots.ran == ["tiny Naive pilot", "tiny Z3 pilot", "tiny F pilot"]
@@ -85,7 +90,7 @@ def test_every_run_has_a_pilot_where_all_of_them_take_little_of_the_sweep(costs,
 
 
 def test_under_a_budget_every_run_has_a_pilot_of_its_own_and_none_goes_by_anothers_flops(costs, pilots):
-    pilots.ends = [Pace(rate=350.0, other_s=5.0, took_s=200.0), None]
+    pilots.ends = [pace(350.0, other_s=5.0), None]
     naive, zero = costs("Naive", "Z3", measure__repeats=1, budget={"device_hours": 1.0})
     assert pilots.ran == ["tiny Naive pilot", "tiny Z3 pilot"]
     assert held([naive, zero]) == [("pilot", 5 + 100), ("unknown", None)]

@@ -45,6 +45,11 @@ class LoadPoint(Record):
         return self.requests * self.turns
 
     @property
+    def load_s(self) -> float | None:
+        """The seconds for which its requests are sent, those of the warm-up too; None at the server's own pace."""
+        return (self.warmup + self.requests) / self.rate_per_s if self.rate_per_s else None
+
+    @property
     def at_work(self) -> int:
         """The most requests that are at work at a time for certain."""
         return self.concurrency or self.requests
@@ -133,9 +138,12 @@ class ServingPlan(RunPlan):
     @property
     def load_s(self) -> float | None:
         """The seconds of all load points; None where one of them goes at the server's own pace or is searched for."""
-        if self.config.serve.search or not all(point.rate_per_s for point in self.points):
-            return None
-        return sum((point.warmup + point.requests) / (point.rate_per_s or 1.0) for point in self.points)
+        return None if self.config.serve.search or self.unpaced else sum(point.load_s or 0.0 for point in self.points)
+
+    @property
+    def unpaced(self) -> list[LoadPoint]:
+        """The load points that go at the server's own pace: bursts and closed loads."""
+        return [point for point in self.points if point.load_s is None]
 
     @property
     def least_flops(self) -> float | None:
