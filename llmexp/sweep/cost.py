@@ -76,7 +76,7 @@ class Cost:
     @property
     def device_hours(self) -> float | None:
         """Device-hours of all devices together; on cpu a rank counts as a device."""
-        return None if self.held_s is None else self.held_s * self.plan.processes / 3600
+        return None if self.held_s is None else self.held_s * self.plan.devices / 3600
 
     @property
     def sign(self) -> str:
@@ -169,9 +169,11 @@ def time_on_devices(costs: Sequence[Cost]) -> str:
     """
     held_s: dict[int, float] = defaultdict(float)
     for cost in costs:
-        held_s[cost.plan.processes] += cost.held_s or 0.0
+        held_s[cost.plan.devices] += cost.held_s or 0.0
     return " and ".join(
-        f"{duration(time_s)} on {ranks} device{'s' * (ranks > 1)}" for ranks, time_s in sorted(held_s.items()) if time_s
+        f"{duration(time_s)} on {devices} device{'s' * (devices > 1)}"
+        for devices, time_s in sorted(held_s.items())
+        if time_s
     )
 
 

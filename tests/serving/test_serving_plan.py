@@ -36,6 +36,14 @@ def test_rates_say_how_long_their_requests_take_to_send_and_other_loads_do_not()
         assert serving_plan(other).load_s is None
 
 
+def test_a_server_over_several_devices_costs_the_time_of_all() -> None:
+    words = ("serve.rate=1", "serve.requests=3596", "serve.warmup_requests=4", "model=7b", "hardware=a800")
+    plan = serving_plan(*words, "engine=vllm", "parallelism.tp=4", "hardware.price_per_device_hour_usd=2")
+    [cost] = costs_of([plan], [folder_of(plan)])
+    assert (cost.held_s, cost.device_hours, cost.usd) == (3600, 4, 8)
+    assert "at least 1 h on 4 devices, 4.0 device-hours, 8.00 USD" in cost_line([cost])
+
+
 def test_the_flops_of_a_server_are_those_of_its_layers() -> None:
     """2 for each weight of its layers' matrices and each of the 16 + 32 tokens of 1032 requests."""
     many = ("serve.requests=1000", "serve.output.tokens=32")
