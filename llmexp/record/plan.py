@@ -290,6 +290,11 @@ class PlanNeeds(PlanFile):
         """The number of ranks on each machine."""
         return self.processes // self.config.hardware.nodes
 
+    @property
+    def devices_per_node(self) -> int:
+        """The number of devices on each machine; one process, a server's client, may stand for several."""
+        return self.devices // self.config.hardware.nodes
+
 
 class RunPlan(PlanNames, PlanAmounts, PlanNeeds):
     """The decisions made before a run starts, whatever its task."""

@@ -68,10 +68,8 @@ def asked_of(plan: RunPlan, options: SlurmOptions, shares: Sequence[int] = ()) -
 
     `shares` are the cores that the cluster's nodes have for each GPU, as far as they are known.
     """
-    ranks = plan.ranks_per_node
-    gpus = (
-        options.gpus_per_node if options.gpus_per_node is not None else ranks * (plan.config.hardware.device == "cuda")
-    )
+    on_gpus, devices = plan.config.hardware.device == "cuda", plan.devices_per_node
+    gpus = options.gpus_per_node if options.gpus_per_node is not None else devices * on_gpus
     asked = {
         "partition": options.partition,
         "nodes": plan.config.hardware.nodes,
@@ -79,8 +77,8 @@ def asked_of(plan: RunPlan, options: SlurmOptions, shares: Sequence[int] = ()) -
         "qos": options.qos,
         "constraint": options.constraint,
         "exclusive": options.exclusive or None,
-        "gpus_per_node": f"{gpus}:{ranks}" if isinstance(gpus, str) and ":" not in gpus else gpus or None,
-        "cpus_per_task": options.cpus_per_task or ranks * _cores(plan, shares),
+        "gpus_per_node": f"{gpus}:{devices}" if isinstance(gpus, str) and ":" not in gpus else gpus or None,
+        "cpus_per_task": options.cpus_per_task or (devices if on_gpus else plan.ranks_per_node) * _cores(plan, shares),
         "mem": _memory(plan) if options.mem is None else options.mem,
         "array_parallelism": options.array_parallelism,
     }
@@ -92,7 +90,7 @@ def asked_of(plan: RunPlan, options: SlurmOptions, shares: Sequence[int] = ()) -
 
 
 def _cores(plan: RunPlan, shares: Sequence[int]) -> int:
-    """Return how many cores one rank asks for: on a GPU its share of a node that has enough, else of the best there."""
+    """Return how many cores one rank asks for; for a GPU its share of a node that has enough, else of the best."""
     wanted = cores_of(plan)
     if plan.config.hardware.device == "cpu" or not shares:
         return wanted

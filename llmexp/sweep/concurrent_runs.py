@@ -38,13 +38,13 @@ def may_stand_beside(plan: RunPlan) -> bool:
         return False
     if plan.config.measure.name in ALONE_BY_PROTOCOL:
         return False
-    own_links = plan.processes == 1 or str(hardware.interconnect).startswith("NVLink")
+    own_links = plan.devices == 1 or str(hardware.interconnect).startswith("NVLink")
     return own_links and usable_cores() >= CORES_PER_DEVICE * hardware.devices_per_node
 
 
 def worth_it(plans: Sequence[RunPlan], devices: Sequence[str]) -> bool:
     """Say whether any two of these runs could be measured side by side on these devices."""
-    sizes = sorted(plan.processes for plan in plans if plan.config.sweep.side_by_side and may_stand_beside(plan))
+    sizes = sorted(plan.devices for plan in plans if plan.config.sweep.side_by_side and may_stand_beside(plan))
     return len(sizes) > 1 and sizes[0] + sizes[1] <= len(devices)
 
 
@@ -58,7 +58,7 @@ def run_all(plans: Sequence[RunPlan], devices: Sequence[str], run: Run | None = 
             while waiting and (taken := _devices_for(waiting[0][1], free, devices)):
                 number, plan = waiting.pop(0)
                 free = [device for device in free if device not in taken]
-                working[threads.submit(run, plan, taken[: plan.processes])] = (number, taken)
+                working[threads.submit(run, plan, taken[: plan.devices])] = (number, taken)
             finished, _ = wait(working, return_when=FIRST_COMPLETED)
             for future in finished:
                 number, taken = working.pop(future)
@@ -69,7 +69,7 @@ def run_all(plans: Sequence[RunPlan], devices: Sequence[str], run: Run | None = 
 def _devices_for(plan: RunPlan, free: Sequence[str], devices: Sequence[str]) -> list[str]:
     """Return the next run's devices: as many as it needs, or all so that it is alone; empty where it must wait."""
     if may_stand_beside(plan):
-        return list(free[: plan.processes]) if len(free) >= plan.processes else []
+        return list(free[: plan.devices]) if len(free) >= plan.devices else []
     return list(devices) if len(free) == len(devices) else []
 
 

@@ -34,6 +34,13 @@ def test_a_rank_has_its_gpus_share_of_a_node(shares, method, cores, tiny_plan):
     assert asked_of(tiny_plan(method), SlurmOptions(), shares)["cpus_per_task"] == 2
 
 
+def test_a_server_asks_for_all_devices_that_it_computes_on():
+    plan = make_plan("task=serve", "model=70b", "hardware=h100", "parallelism.tp=4", "parallelism.dp=2")
+    asked = asked_of(plan, SlurmOptions(), [14])
+    assert (asked["gpus_per_node"], asked["cpus_per_task"]) == (8, 8 * 14)
+    assert asked_of(plan, SlurmOptions(gpus_per_node="h100"))["gpus_per_node"] == "h100:8"
+
+
 @pytest.mark.parametrize(
     ("answer", "shares"),
     [

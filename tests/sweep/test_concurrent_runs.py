@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from patience import HANG_S
+from planning import make_plan
 
 from llmexp.launch.collect import conclude
 from llmexp.launch.ending import SUCCESS
@@ -183,6 +184,15 @@ def test_it_takes_two_runs_and_devices_for_both(plan) -> None:
     assert not worth_it([plan("F")], DEVICES)
     assert not worth_it([plan("F", 4), plan("R")], DEVICES)
     assert not worth_it([plan("F"), plan("Z2+O")], DEVICES)
+
+
+def test_a_server_has_as_many_devices_as_it_computes_on() -> None:
+    words = ("task=serve", "model=7b", "hardware=h100", "hardware.devices_per_node=4")
+    of_two, of_one = (make_plan(*words, f"parallelism.tp={degree}") for degree in (2, 1))
+    taken = []
+    run_all([of_two, of_one], DEVICES, lambda _, devices: not taken.append(len(devices)))
+    assert sorted(taken) == [1, 2]
+    assert not worth_it([of_two, make_plan(*words, "parallelism.tp=4")], DEVICES)
 
 
 def test_a_process_of_its_own_sees_its_devices_alone_and_records(
