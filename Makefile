@@ -184,6 +184,9 @@ $(VENV)/.python: | $(if $(LOCKED),.unmixed)
 IMPORTED := llmexp.launchers.torch_native.worker,llmexp.launchers.deepspeed.worker,peft,megatron.core.models.gpt \
   mlflow.tracking,mlflow.server.fastapi_app,matplotlib.pyplot,transformers.cli.serve,pytest
 
+# Most of it is torch, on a core that pip leaves idle.
+COMPILE_TORCH = $(BIN)/python -m compileall -q $(VENV)/lib/python3.*/site-packages/torch >/dev/null 2>&1
+
 # Torch comes first and alone, so that nothing later reaches for a CUDA build; what it depends on comes from PyPI with the rest.
 $(VENV)/.torch: $(VENV)/.python $(CONSTRAINTS) $(if $(LOCKED),$(wildcard locked/*))
 	@echo "installing torch ($(TORCH)) ..."
@@ -207,7 +210,7 @@ ifneq ($(LOCKED),)
 	@$(HASHED) --requirement locked/libraries.txt
 	@$(PIP) --no-deps --no-build-isolation --editable .
 else
-	@$(PIP) --constraint $(VENV)/constraints.txt --editable '.[$*]'
+	@$(COMPILE_TORCH) & $(PIP) --constraint $(VENV)/constraints.txt --editable '.[$*]' && wait
 endif
 	@for modules in $(IMPORTED); do $(BIN)/python -c "import $$modules" >/dev/null 2>&1 & done; wait
 	@touch $@
