@@ -17,7 +17,7 @@ from llmexp.training.config import TrainingConfig
 from llmexp.training.engine import FLASH_PACKAGES, TrainingEngine
 from llmexp.training.limits import (
     adapter_limit,
-    beyond_context_parallelism,
+    compiled_limit,
     flash_without_bf16,
     packing_limit,
     quantized_experts,
@@ -41,6 +41,7 @@ class DeepSpeedEngine(TrainingEngine):
     """An engine for data parallelism with ZeRO 0 to 3 and context parallelism by Ulysses."""
 
     name = "deepspeed"
+    degrees = ("dp", "cp")
     launchers = ("spawn", "torchrun", "deepspeed", "fork")
     cp_chunks: ClassVar[Mapping[CpKind, int]] = {"ulysses": 1}
     keeps_weights = builds_transformers = grows_sequences = True
@@ -58,7 +59,7 @@ class DeepSpeedEngine(TrainingEngine):
     )
 
     def unsupported(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
-        """Say which degrees do not work here, and what DeepSpeed's offload and launcher cannot do."""
+        """Say what DeepSpeed's offload and launcher cannot do, and what does not go together here."""
         if config.engine.launcher == "deepspeed" and config.hardware.nodes > 1:
             return "engine.launcher=deepspeed starts ranks on one node only: set engine.launcher=spawn"
         if (
@@ -67,16 +68,15 @@ class DeepSpeedEngine(TrainingEngine):
             and not _uses_own_optimizer(config, techniques)
         ):
             return f"O with precision={config.precision.name} needs DeepSpeed's CPUAdam: set optimizer=adamw_cpuadam"
-        wider = beyond_context_parallelism(config, techniques, dims, self.cp_chunks)
-        packing = packing_limit(config, techniques, dims)
         limits = (
-            packing,
+            compiled_limit(techniques, dims),
+            packing_limit(config, techniques, dims),
             adapter_limit(config, techniques, dims),
             flash_without_bf16(config, techniques),
             quantized_experts(config, techniques),
         )
         updates = partition_limit(config, techniques) or misdeclared_moments(config)
-        return wider or next(filter(None, limits), None) or updates
+        return next(filter(None, limits), None) or updates
 
     def recomputes_whole(self, techniques: Techniques) -> bool:
         """Tell whether recomputed layers run to their end, which those of Z3 do unless they are compiled.

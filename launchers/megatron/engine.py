@@ -38,6 +38,7 @@ class MegatronEngine(TrainingEngine):
     """An engine for data, tensor, sequence, context, pipeline and expert parallelism; Z1 is a distributed optimizer."""
 
     name = "megatron"
+    degrees = ("dp", "tp", "pp", "cp", "ep")
     cp_chunks: ClassVar[Mapping[CpKind, int]] = {"ring": 2, "ulysses": 2}
     launchers = ("spawn", "torchrun", "fork")
     modules = ("torch", "megatron.core")

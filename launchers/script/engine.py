@@ -21,6 +21,7 @@ from llmexp.record.plan import Command
 from llmexp.schema.run import PYTHON
 from llmexp.training.config import TrainingConfig
 from llmexp.training.engine import TrainingEngine
+from llmexp.training.plan.degrees import DEGREES
 from llmexp.training.plan.dims import ParallelDims
 
 WORKER = "llmexp.launchers.script.worker"
@@ -37,6 +38,8 @@ class ScriptEngine(TrainingEngine):
     """
 
     name = "script"
+    # The program lays out its ranks itself; what it is told to be is declared.
+    degrees = tuple(DEGREES)
     launchers = ("spawn", "torchrun", PYTHON)
     modules = ("torch",)
     distributions = (

@@ -13,7 +13,7 @@ from llmexp.method import Techniques
 from llmexp.record.plan import Command
 from llmexp.training.config import TrainingConfig
 from llmexp.training.engine import FLASH_PACKAGES, TrainingEngine
-from llmexp.training.limits import adapter_limit, flash_without_bf16, packing_limit, quantized_experts, wider
+from llmexp.training.limits import adapter_limit, flash_without_bf16, packing_limit, quantized_experts
 from llmexp.training.optimizer_limits import misdeclared_moments, sharding_limit
 from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.memory import Gathered, StatePlacement, Storage
@@ -29,6 +29,7 @@ class TorchEngine(TrainingEngine):
     """
 
     name = "torch"
+    degrees = ("dp", "pp")
     keeps_weights = builds_transformers = grows_sequences = True
     offloads_activations_with = 1
     modules = ("torch", "transformers", "accelerate")
@@ -48,13 +49,11 @@ class TorchEngine(TrainingEngine):
     def unsupported(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
         """Say what torch cannot do here.
 
-        It has no optimizers of DeepSpeed, no other degrees than dp and pp, and keeps only some dtypes.
+        It has no optimizers of DeepSpeed, and keeps only some dtypes.
         """
         wanted = config.optimizer.implementation
         if wanted == "deepspeed" or (wanted == "deepspeed_with_offload" and techniques.offload_optimizer):
             return f"optimizer={config.optimizer.name} is DeepSpeed's: set optimizer=adamw"
-        if wide := wider(dims, ("tp", "cp", "ep")):
-            return f"engine=torch runs data and pipeline parallelism only, not {', '.join(wide)}"
         pipeline = unpipelined(config, techniques) or unsplit(techniques, dims.schedule) if dims.schedule else None
         adapter = adapter_limit(config, techniques, dims) or _unsharded_bits(techniques)
         return (

@@ -9,6 +9,7 @@ from llmexp.schema.run import PYTHON
 from llmexp.training.config import TrainingConfig
 from llmexp.training.config.run import FIT_TRIES, BatchConfig
 from llmexp.training.plan.artifacts import kept_weights
+from llmexp.training.plan.degrees import DEGREES
 from llmexp.training.plan.fit import largest_micro
 from llmexp.training.plan.known_shapes import option_like
 from llmexp.training.plan.tokens import TokenBudget
@@ -62,7 +63,7 @@ def _degrees(plan: TrainingPlan) -> str:
     node = f"{hardware.devices_per_node} devices a node" + f", {hardware.nodes} nodes" * (hardware.nodes > 1)
     node += f", of which engine.launcher={PYTHON} takes one" * (plan.config.engine.launcher == PYTHON)
     more = {
-        f"ep {dims.ep}": True,
+        **{f"{name} {size}": True for name, size in dims.degrees.items() if not DEGREES[name].has_ranks},
         "sequence": dims.sequence,
         f"{dims.virtual_stages} virtual stages": dims.virtual_stages > 1,
         f"schedule {dims.schedule}": dims.schedule is not None,

@@ -31,6 +31,9 @@ class TrainingEngine(Engine[TrainingConfig]):
     builds_model: ClassVar[bool] = True
     """Its ranks build the configuration's model, so that the planned size and FLOPs are those measured."""
 
+    degrees: ClassVar[Collection[str]] = ("dp",)
+    """Its degrees of parallelism, by name; runs with others are skipped."""
+
     schedules: ClassVar[Mapping[str, Passes]] = {}
     """Its pipeline schedules, each with the numbers of passes that it takes."""
 

@@ -7,6 +7,8 @@ from llmexp.machine.bf16 import AMPERE
 from llmexp.method import Techniques
 from llmexp.training.config import TrainingConfig
 from llmexp.training.engine import TrainingEngine
+from llmexp.training.limits import keys_of, sized
+from llmexp.training.plan.degrees import words_of
 from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.seq_len_schedule import KEY
 
@@ -23,11 +25,11 @@ def activation_offload_limit(
     """
     if not config.memory.activation_offload:
         return None
-    whole = engine.offloads_activations_with
+    whole, cut = engine.offloads_activations_with, keys_of(dims.cutting("sequence"))
     why = {
         f"engine={engine.name} keeps its activations itself: set engine=deepspeed or engine=torch": whole is None,
         "a pipeline's stages keep what they send: set parallelism.pp=1": dims.pp > 1,
-        "it has not been tried with parallelism.cp: set parallelism.cp=1": dims.cp > 1,
+        f"it has not been tried with {cut}: set {cut}=1": bool(cut),
         "C decides itself what a layer keeps: leave C out": techniques.compilation,
         (
             f"Z{techniques.zero_stage} gathers parameters anew in every layer, which would be moved too: "
@@ -42,7 +44,7 @@ def flash_limit(
     config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims
 ) -> str | None:
     """Say why kernels.flash, another kernel of F for transformers models, cannot be used."""
-    kernel = config.kernels.flash
+    kernel, cut = config.kernels.flash, keys_of(dims.cutting("sequence"))
     if kernel == "auto":
         return None
     why = {
@@ -51,7 +53,7 @@ def flash_limit(
         f"it changes models of transformers, not those of engine={engine.name}": not engine.builds_transformers,
         "packed records do not see each other, which it cannot do here: set data.pack=false": kernel == "cudnn"
         and config.data.isolates,
-        "parallelism.cp has an attention of its own: set parallelism.cp=1": dims.cp > 1,
+        f"{cut} has an attention of its own: set {cut}=1": bool(cut),
     }
     reason = next((reason for reason, holds in why.items() if holds), None)
     return f"kernels.flash={kernel}: {reason}" if reason else None
@@ -69,11 +71,23 @@ def liger_limit(
         f"it knows architecture {', '.join(LIGER_ARCHITECTURES)} here, not model={config.model.name}": (
             config.model.architecture not in LIGER_ARCHITECTURES or config.model.target is not None
         ),
-        "it changes a whole model, which parallelism.pp or parallelism.cp cuts": dims.pp > 1 or dims.cp > 1,
+        "it changes a whole model, which parallelism.pp or parallelism.cp cuts": bool(
+            dims.cutting("layers", "sequence")
+        ),
         "C generates kernels of its own: leave one of them out": techniques.compilation,
     }
     reason = next((reason for reason, holds in why.items() if holds), None)
     return f"kernels.liger=true: {reason}" if reason else None
+
+
+def degrees_limit(
+    config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims
+) -> str | None:
+    """Say which degrees, or which kind of context parallelism, the engine does not state, or None."""
+    if dims.cp_kind and engine.cp_chunks and dims.cp_kind not in engine.cp_chunks:
+        return f"engine={engine.name} runs parallelism.cp_kind={', '.join(engine.cp_chunks)}, not {dims.cp_kind}"
+    beyond = sized({name: size for name, size in dims.degrees.items() if size > 1 and name not in engine.degrees})
+    return f"engine={engine.name} runs {words_of(engine.degrees)} only, not {beyond}" if beyond else None
 
 
 def dtype_limit(
@@ -114,5 +128,5 @@ def schedule_limit(
         return f"{KEY}: engine={engine.name} takes sequences of one length"
     if techniques.compilation:
         return f"{KEY}: C compiles for one length, and would do it again inside the measured window"
-    cut = [f"{name}={getattr(dims, name)}" for name in ("pp", "cp") if getattr(dims, name) > 1]
-    return f"{KEY}: {', '.join(cut)} is set up for sequences of one length" if cut else None
+    cut = sized(dims.cutting("layers", "sequence"))
+    return f"{KEY}: {cut} is set up for sequences of one length" if cut else None

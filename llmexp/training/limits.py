@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 
 from llmexp.dtypes import format_of
 from llmexp.method import Techniques
-from llmexp.schema import CpKind
 from llmexp.training.config import TrainingConfig
 from llmexp.training.plan.dims import ParallelDims
 
@@ -14,29 +13,22 @@ ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 PACKED = "data.pack=true with data=instructions"
 
 
-def beyond_data_parallelism(config: TrainingConfig, dims: ParallelDims) -> str | None:
-    """Name the degrees besides dp, for engines that support only dp."""
-    wide = wider(dims, ("tp", "pp", "cp", "ep"))
-    return f"engine={config.engine.name} runs data parallelism only, not {', '.join(wide)}" if wide else None
+def compiled_limit(techniques: Techniques, dims: ParallelDims) -> str | None:
+    """Say why C cannot be used with sequences that are cut, for engines that run transformers' models."""
+    cut = dims.cutting("sequence")
+    if techniques.compilation and cut:
+        return f"C compiles decoder layers whole, and with {keys_of(cut)} the ranks talk inside them"
+    return None
 
 
-def beyond_context_parallelism(
-    config: TrainingConfig, techniques: Techniques, dims: ParallelDims, kinds: Collection[CpKind]
-) -> str | None:
-    """Say what is beyond engines that support dp, and cp of these kinds, with a model of transformers."""
-    if dims.cp_kind and dims.cp_kind not in kinds:
-        return f"engine={config.engine.name} runs parallelism.cp_kind={', '.join(kinds)}, not {dims.cp_kind}"
-    if dims.cp > 1 and techniques.compilation:
-        return "C compiles decoder layers whole, and with parallelism.cp the ranks talk inside them"
-    wide = wider(dims, ("tp", "pp", "ep"))
-    return (
-        f"engine={config.engine.name} runs data and context parallelism only, not {', '.join(wide)}" if wide else None
-    )
+def keys_of(degrees: Iterable[str]) -> str:
+    """Return the keys of these degrees, in words."""
+    return " and ".join(f"parallelism.{name}" for name in degrees)
 
 
-def wider(dims: ParallelDims, names: Iterable[str]) -> list[str]:
-    """Return those of the named degrees that are not 1, with their sizes."""
-    return [f"{name}={getattr(dims, name)}" for name in names if getattr(dims, name) > 1]
+def sized(degrees: Mapping[str, int]) -> str:
+    """Return degrees with their sizes, as in 'tp=2, pp=2'."""
+    return ", ".join(f"{name}={size}" for name, size in degrees.items())
 
 
 def other_schedule(dims: ParallelDims, schedules: Iterable[str]) -> str | None:
@@ -59,8 +51,8 @@ def adapter_limit(config: TrainingConfig, techniques: Techniques, dims: Parallel
         return None
     if dims.pp > 1:
         return "L, QL and P change a whole model, and parallelism.pp cuts it into stages"
-    if techniques.adapter == "prompt" and dims.cp > 1:
-        return "P lengthens every sequence, and parallelism.cp has cut it before"
+    if techniques.adapter == "prompt" and (cut := dims.cutting("sequence")):
+        return f"P lengthens every sequence, and {keys_of(cut)} has cut it before"
     beyond = [name for name in config.adapter.targets if name not in ATTENTION]
     if techniques.adapter == "lora" and config.model.architecture == "mixtral" and beyond:
         return (
@@ -74,9 +66,9 @@ def packing_limit(config: TrainingConfig, techniques: Techniques, dims: Parallel
     """Say why records that must not see each other cannot be packed, for engines that run transformers' models."""
     if not config.data.isolates:
         return None
-    cut = wider(dims, ("cp", "pp"))
+    cut = dims.cutting("sequence", "layers")
     if cut:
-        return f"{PACKED} is of whole sequences and whole models, not of {', '.join(cut)}: set data.pack=false"
+        return f"{PACKED} is of whole sequences and whole models, not of {sized(cut)}: set data.pack=false"
     if techniques.compilation:
         return f"{PACKED} gives every pass other bounds, and C compiles for one shape: set data.pack=false"
     if techniques.adapter == "prompt":

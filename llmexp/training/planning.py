@@ -18,6 +18,7 @@ from llmexp.training.config import DataConfig, InstructionsData, TextData, Train
 from llmexp.training.engine import TrainingEngine
 from llmexp.training.knobs import (
     activation_offload_limit,
+    degrees_limit,
     dtype_limit,
     flash_limit,
     liger_limit,
@@ -90,7 +91,7 @@ def training_engine(config: TrainingConfig) -> TrainingEngine:
 
 def _skip(config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims) -> Skip | None:
     """Return the first reason for a skip; limits of the engine come before those of settings beside its atoms."""
-    before = (schedule_limit, dtype_limit)
+    before = (schedule_limit, dtype_limit, degrees_limit)
     lacks = next(
         filter(None, (limit(config, engine, techniques, dims) for limit in before)), None
     ) or engine.unsupported(config, techniques, dims)

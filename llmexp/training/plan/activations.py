@@ -74,9 +74,19 @@ class Formula:
         return self.config.data.seq_len + virtual
 
     @property
+    def matrix_parts(self) -> int:
+        """Parts into which matrices, and with them heads and the vocabulary, are cut."""
+        return self.dims.parts("matrices")
+
+    @property
+    def sequence_parts(self) -> int:
+        """Parts into which every sequence is cut."""
+        return self.dims.parts("sequence")
+
+    @property
     def tokens(self) -> float:
         """Tokens of a micro batch on one rank: context parallelism cuts every sequence."""
-        return self.micro * self.seq_len / self.dims.cp
+        return self.micro * self.seq_len / self.sequence_parts
 
     @property
     def residual(self) -> float:
@@ -86,7 +96,7 @@ class Formula:
     @property
     def squares(self) -> float:
         """Elements of attention's scores on one rank: context parallelism cuts them by rows or by heads."""
-        return self.micro * self.shape.num_heads / self.dims.tp * self.seq_len**2 / self.dims.cp
+        return self.micro * self.shape.num_heads / self.matrix_parts * self.seq_len**2 / self.sequence_parts
 
     def feeds_trained(self, *matrices: str) -> bool:
         """Tell whether backward needs the input of these matrices: they train, or one of LoRA's does beside them."""
@@ -98,14 +108,14 @@ class Formula:
         """Return the bytes of one layer."""
         attended, passing_of_scores = self._scores()
         a_token = 2 * self._norm() + self._attention() + self._mlp() + self._adapter()
-        wide = self.shape.intermediate_size / self.dims.tp * self._experts_of_token()
+        wide = self.shape.intermediate_size / self.matrix_parts * self._experts_of_token()
         passing = max(passing_of_scores, 3 * wide * self.element * self.tokens) + self._dequantized()
         return Layer(self.residual * self.element * self.tokens, a_token * self.tokens + attended, passing)
 
     def head(self) -> tuple[float, float]:
         """Return the bytes that last norm, head and loss keep, and those that the loss holds besides."""
         trains = self.techniques.adapter is None
-        logits = self.tokens * self.shape.vocab_size / self.dims.tp * FP32
+        logits = self.tokens * self.shape.vocab_size / self.matrix_parts * FP32
         if self.config.kernels.liger:
             # Liger's loss makes logits of few tokens at a time and keeps the gradient of its input instead.
             return self.tokens * (self._norm() + self.residual * self.element), 0.0
@@ -115,7 +125,7 @@ class Formula:
     def mask(self) -> float:
         """Return the bytes of the causal mask, which all layers share, where they keep it to attend again."""
         again = self.techniques.attention_recomputation
-        return self.squares / (self.shape.num_heads / self.dims.tp) * self.element * again
+        return self.squares / (self.shape.num_heads / self.matrix_parts) * self.element * again
 
     def _norm(self) -> float:
         """Return RMSNorm's bytes a token: its input in fp32, the root, and the result before a gain that trains."""
@@ -126,8 +136,8 @@ class Formula:
 
     def _attention(self) -> float:
         """Return the bytes a token of attention's operands and of the inputs of its matrices."""
-        queries = self.shape.num_heads * self.shape.head_dim / self.dims.tp
-        keys = self.shape.num_kv_heads * self.shape.head_dim / self.dims.tp
+        queries = self.shape.num_heads * self.shape.head_dim / self.matrix_parts
+        keys = self.shape.num_kv_heads * self.shape.head_dim / self.matrix_parts
         # The unfused products read keys and values that are repeated for every query head of their group.
         operands = queries + 2 * (keys if self._fused or self.techniques.attention_recomputation else queries)
         into = self.residual * self.feeds_trained("q_proj", "k_proj", "v_proj")
@@ -137,7 +147,7 @@ class Formula:
 
     def _mlp(self) -> float:
         """Return the gated MLP's bytes a token, or those of the experts that the token is sent to."""
-        wide = self.shape.intermediate_size / self.dims.tp
+        wide = self.shape.intermediate_size / self.matrix_parts
         # Fused kernels compute the activation again from the gate.
         fused = self.config.kernels.liger or self.techniques.compilation
         products = wide * ((2 if fused else 3) + self.feeds_trained("down_proj"))
@@ -156,7 +166,8 @@ class Formula:
         """Return the bytes of a layer's attention matrices that are kept, and of those that exist in its backward."""
         copy = 0 if self.element == FP32 else self.element
         if self._fused:
-            return self.micro * self.shape.num_heads / self.dims.tp * self.seq_len / self.dims.cp * FP32, 0.0
+            rows = self.micro * self.shape.num_heads / self.matrix_parts * self.seq_len / self.sequence_parts
+            return rows * FP32, 0.0
         passing = self.squares * (2 * FP32 + copy)
         if self.techniques.attention_recomputation:
             return 0.0, passing + self.squares * (FP32 + copy)
@@ -164,7 +175,7 @@ class Formula:
 
     def _dequantized(self) -> float:
         """Return the bytes of the largest matrix of a layer, which 4-bit weights become while they are multiplied."""
-        matrix = self.shape.hidden_size * self.shape.intermediate_size / self.dims.tp
+        matrix = self.shape.hidden_size * self.shape.intermediate_size / self.matrix_parts
         return matrix * self.element * (self.techniques.quantization is not None)
 
     def _experts_of_token(self) -> int:
@@ -184,7 +195,7 @@ def activations(
     for share in shares_of(techniques):
         layer = share.layer(layer, formula)
     head += formula.mask()
-    layers = shape.num_layers / dims.pp * passes_in_flight(dims, config.batch.accumulation)
+    layers = shape.num_layers / dims.parts("layers") * passes_in_flight(dims, config.batch.accumulation)
     if config.memory.activation_offload:
         at_once = max(head + of_loss, (layer.again or layer.kept) + layer.passing)
         made = Activations(0, round(at_once), round(layers * layer.kept + head))

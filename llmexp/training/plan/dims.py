@@ -13,11 +13,12 @@ from llmexp.schema import CpKind, DenseModel, MixtralModel, SizedModel
 from llmexp.schema.run import PYTHON
 from llmexp.training.config import TrainingConfig
 from llmexp.training.plan import schedules
+from llmexp.training.plan.degrees import DEGREES, RANK_ORDER, WITH_RANKS, Cut
 from llmexp.training.plan.schedules import SCHEDULES, Passes, Pipeline
 
 
 class ParallelDims(Record):
-    """Valid degrees of parallelism; world_size = dp x tp x pp x cp.
+    """Valid degrees of parallelism, and how each is carried out; the product of those with ranks is world_size.
 
     The ranks that share out experts (ep) are neighbors among those of dp x cp.
     """
@@ -35,14 +36,40 @@ class ParallelDims(Record):
     @property
     def world_size(self) -> int:
         """The number of all ranks."""
-        return self.dp * self.tp * self.pp * self.cp
+        return prod(self.degrees[name] for name in WITH_RANKS)
+
+    @property
+    def degrees(self) -> dict[str, int]:
+        """All degrees by name."""
+        return {name: getattr(self, name) for name in DEGREES}
+
+    @property
+    def same_parameters(self) -> int:
+        """The number of ranks that hold the same part of the model, experts aside."""
+        return prod(self.degrees[name] for name in WITH_RANKS if not DEGREES[name].cuts_parameters)
+
+    def parts(self, what: Cut) -> int:
+        """Return the number of parts into which the degrees cut this."""
+        return prod(degree for name, degree in self.degrees.items() if DEGREES[name].cuts == what)
+
+    def cutting(self, *what: Cut) -> dict[str, int]:
+        """Return the degrees that are not 1 and cut any of these, by name."""
+        return {name: size for name, size in self.degrees.items() if size > 1 and DEGREES[name].cuts in what}
 
     @property
     def arithmetic(self) -> str:
         """The product of the degrees in words."""
-        kind = f" ({self.cp_kind})" if self.cp_kind else ""
-        product = f"dp {self.dp} x tp {self.tp} x pp {self.pp} x cp {self.cp}{kind}"
+        kinds = {"cp": f" ({self.cp_kind})" if self.cp_kind else ""}
+        product = " x ".join(f"{name} {self.degrees[name]}{kinds.get(name, '')}" for name in WITH_RANKS)
         return f"{product} = {self.world_size} rank{'s' * (self.world_size > 1)}"
+
+    @property
+    def layout(self) -> str:
+        """The degrees that are not 1, without dp, and how they are carried out; empty for data parallelism alone."""
+        stages = {"pp": f" virtual stages {self.virtual_stages}" * (self.virtual_stages > 1)}
+        sizes = {name: size for name, size in self.degrees.items() if size > 1 and name != "dp"}
+        named = [f"{name} {size}{stages.get(name, '')}" for name, size in sizes.items()]
+        return " ".join(filter(None, [*named, self.cp_kind, self.schedule, "sequence" * self.sequence]))
 
     @property
     def v_shaped(self) -> bool:
@@ -52,7 +79,9 @@ class ParallelDims(Record):
     @property
     def cut(self) -> str:
         """The degrees that cut the model into parts, in words."""
-        return f"tp {self.tp}, pp {self.pp}" + f", ep {self.ep}" * (self.ep > 1)
+        cutting = {name: row for name, row in DEGREES.items() if row.cuts_parameters}
+        sizes = self.degrees
+        return ", ".join(f"{name} {sizes[name]}" for name, row in cutting.items() if row.has_ranks or sizes[name] > 1)
 
     @classmethod
     def of(cls, config: TrainingConfig, passes: Mapping[str, Passes], cp_chunks: Mapping[CpKind, int]) -> ParallelDims:
@@ -65,25 +94,27 @@ class ParallelDims(Record):
         """
         degrees = config.parallelism
         kind = degrees.cp_kind or next(iter(cp_chunks), None) if degrees.cp > 1 else None
-        model_parallel = degrees.tp * degrees.pp * degrees.cp
-        devices = _devices(config)
-        if degrees.dp is None and devices % model_parallel:
+        a_replica = {name: getattr(degrees, name) for name in WITH_RANKS if name != "dp"}
+        devices, ranks = _devices(config), prod(a_replica.values())
+        if degrees.dp is None and devices % ranks:
             raise DegreesError(
-                f"parallelism: tp {degrees.tp} x pp {degrees.pp} x cp {degrees.cp} = {model_parallel} does not "
+                f"parallelism: {_product(a_replica)} = {ranks} does not "
                 f"divide the {devices} devices of hardware={config.hardware.name}; "
                 f"set parallelism.dp or degrees whose product divides {devices}"
             )
+        _check_sizes(config)
         _check_tensor(config)
         _check_sequence(config, cp_chunks.get(kind, 1) if kind else 1)
         _check_context(config, kind)
-        chosen = {"dp": degrees.dp or devices // model_parallel, "schedule": _schedule(config, passes), "cp_kind": kind}
+        chosen = {"dp": degrees.dp or devices // ranks, "schedule": _schedule(config, passes), "cp_kind": kind}
         dims = cls(**(degrees.model_dump() | chosen))
         _check_experts(config, dims)
         return dims
 
     def replica_of(self, rank: int) -> int:
-        """Return the data-parallel replica of a rank; ranks are numbered along tp first, then cp, dp and pp."""
-        return rank // (self.tp * self.cp) % self.dp
+        """Return the data-parallel replica of a rank."""
+        nearer = RANK_ORDER[: RANK_ORDER.index("dp")]
+        return rank // prod(self.degrees[name] for name in nearer) % self.dp
 
     def batch(self, micro: int, accumulation: int) -> Batch:
         """Return the batch sizes: samples per rank and pass, passes per step, and samples per step of all replicas."""
@@ -98,23 +129,29 @@ def _devices(config: TrainingConfig) -> int:
     degrees, hardware = config.parallelism, config.hardware
     if config.engine.launcher != PYTHON:
         return hardware.devices_per_node * hardware.nodes
-    asked = {"dp": degrees.dp or 1, "tp": degrees.tp, "pp": degrees.pp, "cp": degrees.cp}
+    asked = {name: getattr(degrees, name) or 1 for name in WITH_RANKS}
     if (ranks := prod(asked.values())) > 1 or hardware.nodes > 1:
-        product = " x ".join(f"{name} {degree}" for name, degree in asked.items())
         raise DegreesError(
-            f"engine.launcher={PYTHON} starts one process, but parallelism is {product} = {ranks} ranks and "
+            f"engine.launcher={PYTHON} starts one process, but parallelism is {_product(asked)} = {ranks} ranks and "
             f"hardware.nodes={hardware.nodes}: set all of them to 1, or engine.launcher=spawn"
         )
     return 1
 
 
+def _product(degrees: Mapping[str, int]) -> str:
+    return " x ".join(f"{name} {degree}" for name, degree in degrees.items())
+
+
+def _check_sizes(config: TrainingConfig) -> None:
+    """Raise DegreesError where a degree does not divide a size of the model; a model of the hub tells none."""
+    model = config.model
+    for name, row in DEGREES.items():
+        for field in row.divides if isinstance(model, SizedModel) else ():
+            _check_divides(name, getattr(config.parallelism, name), f"model.{field}", getattr(model, field, None))
+
+
 def _check_tensor(config: TrainingConfig) -> None:
-    tp, model = config.parallelism.tp, config.model
-    for field in (
-        ("num_heads", "num_kv_heads", "intermediate_size", "vocab_size") if isinstance(model, SizedModel) else ()
-    ):
-        _check_divides("tp", tp, f"model.{field}", getattr(model, field))
-    if config.parallelism.sequence and tp == 1:
+    if config.parallelism.sequence and config.parallelism.tp == 1:
         raise DegreesError(
             "parallelism.sequence=true cuts the sequence over the tensor-parallel ranks, and parallelism.tp=1: "
             "set parallelism.tp"
@@ -162,7 +199,6 @@ def _schedule(config: TrainingConfig, passes: Mapping[str, Passes]) -> str | Non
     """Return the schedule that orders the passes; None without a pipeline."""
     degrees, model = config.parallelism, config.model
     layers = model.num_layers if isinstance(model, SizedModel) else None
-    _check_divides("pp", degrees.pp, "model.num_layers", layers)
     if degrees.pp == 1:
         _check_nothing_of_a_pipeline(config)
         return None
@@ -199,8 +235,7 @@ def _check_experts(config: TrainingConfig, dims: ParallelDims) -> None:
             f"parallelism.ep={ep} shares out experts, and model={model.name} has none: set parallelism.ep=1, or "
             "model=mixtral"
         )
-    _check_divides("ep", ep, "model.num_experts", experts)
-    replicas = dims.dp * dims.cp
+    replicas = dims.same_parameters
     if replicas % ep:
         above = -(-replicas // ep) * ep
         below = max(degree for degree in range(1, ep) if replicas % degree == 0 and (experts or 0) % degree == 0)

@@ -92,11 +92,12 @@ class _Counts:
     @classmethod
     def of(cls, shape: ModelShape, trained: Trained, four_bit: int, dims: ParallelDims) -> _Counts:
         # An adapter is no part of the shape, and no degree cuts it.
-        whole = shape.parameters_of_rank(dims.tp, dims.pp, dims.ep, v_shaped=dims.v_shaped)
+        cut, experts = (dims.parts("matrices"), dims.parts("layers")), dims.parts("experts")
+        whole = shape.parameters_of_rank(*cut, experts, v_shaped=dims.v_shaped)
         held = trained.trainable if trained.frozen else whole - four_bit
         # Ranks that share out experts hold different ones, so all replicas together hold more than one of them does.
-        together = held + (dims.ep - 1) * shape.expert_parameters_of_rank(dims.tp, dims.pp, dims.ep)
-        return cls(held, together, dims.dp * dims.cp)
+        together = held + (experts - 1) * shape.expert_parameters_of_rank(*cut, experts)
+        return cls(held, together, dims.same_parameters)
 
     def shares(self, kind: StatePlacement) -> int:
         return self.ranks if kind.partitioned else 1
@@ -122,7 +123,7 @@ def estimate(
 
     `said` is what stands in the arithmetic besides.
     """
-    four_bit = trained.four_bit // (dims.tp * dims.pp)
+    four_bit = trained.four_bit // (dims.parts("matrices") * dims.parts("layers"))
     counts = _Counts.of(shape, trained, four_bit, dims)
     gradients, brief, gradient_words = _gradients(storage, counts)
     frozen, scales, frozen_words = _frozen(

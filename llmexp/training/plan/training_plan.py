@@ -17,6 +17,7 @@ from llmexp.schema import HardwareConfig, HfModel
 from llmexp.schema.section import MAX
 from llmexp.training.config import DataConfig, TrainingConfig
 from llmexp.training.config.run import BatchConfig
+from llmexp.training.plan.degrees import WITH_RANKS
 from llmexp.training.plan.dims import ParallelDims
 
 
@@ -107,8 +108,8 @@ class TrainingPlan(RunPlan):
     @property
     def duration_key(self) -> dict[str, str]:
         """The task, engine, hardware, degrees and precision, by name."""
-        config, dims = self.config, self.dims
-        degrees = "x".join(map(str, (dims.dp, dims.tp, dims.pp, dims.cp)))
+        config = self.config
+        degrees = "x".join(str(self.dims.degrees[name]) for name in WITH_RANKS)
         names = {group: getattr(config, group).name for group in ("task", "engine", "hardware", "precision")}
         return names | {"degrees": degrees}
 
@@ -176,10 +177,7 @@ class TrainingPlan(RunPlan):
     @property
     def layout(self) -> str:
         """The degrees that are not 1, without dp, and the pipeline's schedule; empty for data parallelism alone."""
-        dims = self.dims
-        degrees = {"tp": dims.tp, "pp": dims.pp, "virtual stages": dims.virtual_stages, "cp": dims.cp, "ep": dims.ep}
-        more = [word for word in (dims.cp_kind, dims.schedule) if word] + ["sequence"] * dims.sequence
-        return " ".join([f"{name} {degree}" for name, degree in degrees.items() if degree > 1] + more)
+        return self.dims.layout
 
     @property
     def comparison_key(self) -> dict[str, str]:

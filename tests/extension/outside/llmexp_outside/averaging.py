@@ -22,6 +22,9 @@ class AveragingEngine(TrainingEngine):
     modules = ("torch", "transformers")
     # Their versions are part of a result's `stack`: with another one the result is stale, and measured again.
     distributions = ("torch", "transformers", "llmexp-outside")
+    # The degrees of parallelism that its ranks carry out: runs with others are skipped. This is what an engine that
+    # states none has.
+    degrees = ("dp",)
     # Values of engine.launcher. `fork` suits workers that may be imported once and forked, on a CPU.
     launchers = ("spawn", "torchrun", "fork")
 
@@ -29,8 +32,6 @@ class AveragingEngine(TrainingEngine):
     # refused here has to be done by the worker: nothing is left out quietly.
     def unsupported(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
         """Refuse what needs more than whole replicas."""
-        if dims.world_size != dims.dp:
-            return "engine=averaging has whole replicas only: set the other degrees of parallelism to 1"
         if techniques.zero_stage or techniques.offload_optimizer or techniques.quantization:
             return "engine=averaging keeps all training state on every rank: leave Z1 to Z3, O, Q and QL out"
         if techniques.compilation:
