@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from llmexp.errors import LlmexpError
 from llmexp.registry import get_task, task_names
+
+if TYPE_CHECKING:
+    from llmexp.tasks.base import Task
 
 Meaning = dict[str, str]
 
@@ -36,11 +40,6 @@ _OWN = {
     "host": ("", "the machine's name"),
     "command": ("", "the shell line that repeats the run"),
     "problem": ("", "why there is no figure, or no whole answer"),
-    "duration_s": ("s", "wall time of the step on this rank"),
-    "ttft_s": ("s", "from when the request was due to its first chunk with output"),
-    "e2e_s": ("s", "from when the request was due to the last byte of its whole answer"),
-    "output_tokens": ("tokens", "of the answer, by the server's count, else by their ids"),
-    "call_time_s": ("s", "of one call; the mean of several where these are short"),
 }
 _DEVIATIONS = {
     "std_between_repeats": "sample standard deviation (n - 1) of its repeats; empty for one",
@@ -51,22 +50,29 @@ _DEVIATIONS = {
 def columns() -> dict[str, Meaning]:
     """Return each column's unit and description by its name; settings are described where the schema describes them."""
     found: dict[str, Meaning] = {}
-    for name in task_names():
-        try:
-            task = get_task(name)
-        except LlmexpError:  # a package that is broken describes nothing, and hides no other
-            continue
+    tasks = list(working_tasks())
+    for task in tasks:
         found |= dict(_of_fields(task.sample_type.model_fields)) | dict(_of_settings(task.config_type.model_fields))
-    for name in task_names():
+    for task in tasks:
         try:
-            specs = get_task(name).metrics.values()
+            specs = task.metrics.values()
         except LlmexpError:
             continue
         for spec in specs:
             found[spec.name] = {"unit": spec.unit, "description": spec.help}
             for suffix, meaning in _DEVIATIONS.items():
                 found[f"{spec.name}_{suffix}"] = {"unit": spec.unit, "description": f"{spec.name}: {meaning}"}
-    return found | {name: {"unit": unit, "description": meaning} for name, (unit, meaning) in _OWN.items()}
+    own = [_OWN, *(task.level_columns for task in tasks)]
+    return found | {
+        name: {"unit": unit, "description": meaning} for told in own for name, (unit, meaning) in told.items()
+    }
+
+
+def working_tasks() -> Iterator[Task[Any, Any]]:
+    """Yield all tasks; a package that is broken describes nothing, and hides no other."""
+    for name in task_names():
+        with suppress(LlmexpError):
+            yield get_task(name)
 
 
 def _of_fields(fields: Any, before: str = "") -> Iterator[tuple[str, Meaning]]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from llmexp.record.requests import RequestSample
+from llmexp.record.flat import one_level
 from llmexp.record.result import Metric
-from llmexp.record.samples import CallSample, Sample, read_samples
+from llmexp.record.samples import Sample, read_samples
 from llmexp.registry import get_task
 from llmexp.report.row import Row
 
@@ -51,40 +50,15 @@ def points(row: Row) -> Iterator[dict[str, Any]]:
     for index, point in enumerate(row.result.points if row.result else []):
         told = {"point": index, "problem": point.problem}
         told |= {f"{question}_verdict": verdict.answer for question, verdict in point.verdicts.items()}
-        yield _named(row) | told | _flat(point.params) | _metrics(point.metrics)
+        yield _named(row) | told | one_level(point.params) | _metrics(point.metrics)
 
 
-def steps(row: Row) -> Iterator[dict[str, Any]]:
-    """Yield each rank's samples of a run that is neither served nor a microbenchmark: of training its steps."""
-    if not issubclass(_sample_type(row), RequestSample | CallSample):
+def samples(row: Row, level: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a level that tasks name, such as steps; none where the run's task has another level."""
+    task = get_task(row.plan.config.task.name)
+    if task.level == level:
         for named, sample in _samples(row):
-            yield named | {"duration_s": sample.t_end_s - sample.t_start_s} | _flat(_fields(sample))
-
-
-def requests(row: Row) -> Iterator[dict[str, Any]]:
-    """Yield each request of a served run; latencies are from when it was due."""
-    for named, sample in _samples(row):
-        if isinstance(sample, RequestSample):
-            yield named | _fields(sample) | _latencies(sample)
-
-
-def calls(row: Row) -> Iterator[dict[str, Any]]:
-    """Yield each timed call of a microbenchmark; a point has several, which share its index."""
-    for named, sample in _samples(row):
-        if isinstance(sample, CallSample):
-            fields = {name: value for name, value in _fields(sample).items() if name != "times_s"}
-            times_s: list[float | None] = [*sample.times_s] or [None]
-            yield from (named | fields | {"call_time_s": time_s} for time_s in times_s)
-
-
-def _latencies(sample: RequestSample) -> dict[str, Any]:
-    times_s, tokens = sample.chunk_times_s, sample.output_tokens
-    whole = not sample.problem
-    return {
-        "output_tokens": tokens,
-        "ttft_s": times_s[0] - sample.scheduled_s if times_s else None,
-        "e2e_s": sample.end_s - sample.scheduled_s if whole else None,
-    }
+            yield from (named | columns for columns in task.level_rows(sample))
 
 
 def _samples(row: Row) -> Iterator[tuple[dict[str, Any], Any]]:
@@ -99,13 +73,6 @@ def _samples(row: Row) -> Iterator[tuple[dict[str, Any], Any]]:
 
 def _sample_type(row: Row) -> type[Sample]:
     return get_task(row.plan.config.task.name).sample_type
-
-
-def _fields(sample: Sample) -> dict[str, Any]:
-    """Return a sample's fields, and its phases as the metrics call them: forward_time_s."""
-    fields = sample.model_dump()
-    phases = fields.pop("phases_s", None) or {}
-    return fields | {f"{phase}_time_s": seconds for phase, seconds in phases.items()}
 
 
 def _named(row: Row) -> dict[str, Any]:
@@ -136,17 +103,6 @@ def _metrics(metrics: Mapping[str, Metric | None]) -> dict[str, Any]:
 def _settings(row: Row) -> dict[str, Any]:
     """Return the configuration, batch.micro as batch_micro; a section's name is the section's own column."""
     config = row.plan.config.model_dump(mode="json", exclude=_NO_SETTINGS)
-    named = {name.removesuffix("_name"): value for name, value in _flat(config).items()}
+    named = {name.removesuffix("_name"): value for name, value in one_level(config).items()}
     known = {*_named(row), "hardware_sources"}
     return {name: value for name, value in named.items() if name not in known}
-
-
-def _flat(values: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """Return nested sections as one level of names; lists and mappings without fixed keys become JSON."""
-    found: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, dict) and not before:
-            found |= _flat(value, f"{name}_")
-        else:
-            found[f"{before}{name}"] = json.dumps(value) if isinstance(value, dict | list) else value
-    return found

@@ -1,28 +1,22 @@
-"""The tables that notebooks read: runs, their repeats, steps, points, requests and calls, one row each."""
+"""The tables that notebooks read: runs, their repeats, points, and samples such as steps or requests, a row each."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from llmexp.bundle.archive import is_bundle, unpacked
 from llmexp.errors import ConfigError, LlmexpError, unknown
-from llmexp.frame.columns import columns
-from llmexp.frame.levels import calls, points, repeats, requests, runs, steps
+from llmexp.frame.columns import columns, working_tasks
+from llmexp.frame.levels import points, repeats, runs, samples
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.reading import plain
 from llmexp.report.row import Row, read_row
 
-LEVELS: dict[str, Callable[[Row], Iterable[dict[str, Any]]]] = {
-    "runs": runs,
-    "repeats": repeats,
-    "steps": steps,
-    "points": points,
-    "requests": requests,
-    "calls": calls,
-}
+Rows = Callable[[Row], Iterable[dict[str, Any]]]
 Place = str | os.PathLike[str]
 
 
@@ -33,8 +27,9 @@ def load(path: Place | Sequence[Place], level: str = "runs") -> Any:
     in the columns' names. `attrs["columns"]` says what each column means, `attrs["unreadable"]` why a run, by its path,
     is not there. Raises ConfigError for a wrong level, a path without runs, or where pandas is missing.
     """
-    if level not in LEVELS:
-        raise unknown("level", level, LEVELS)
+    levels = _levels()
+    if level not in levels:
+        raise unknown("level", level, levels)
     try:
         import pandas
     except ImportError:
@@ -42,7 +37,7 @@ def load(path: Place | Sequence[Place], level: str = "runs") -> Any:
     rows, unreadable = [], dict[str, str]()
     for folder in _folders([path] if isinstance(path, str | os.PathLike) else path):
         try:
-            rows += [{name: _plain(value) for name, value in row.items()} for row in LEVELS[level](read_row(folder))]
+            rows += [{name: _plain(value) for name, value in row.items()} for row in levels[level](read_row(folder))]
         except (LlmexpError, OSError, ValueError) as error:
             unreadable[str(folder.path)] = plain(str(error))
     frame = pandas.DataFrame(rows)
@@ -52,6 +47,12 @@ def load(path: Place | Sequence[Place], level: str = "runs") -> Any:
         "unreadable": unreadable,
     }
     return frame
+
+
+def _levels() -> dict[str, Rows]:
+    """Return the rows of each level: those that all tasks have, and one for the samples of each kind of task."""
+    names = dict.fromkeys(task.level for task in working_tasks())
+    return {"runs": runs, "repeats": repeats, "points": points} | {name: partial(samples, level=name) for name in names}
 
 
 def _folders(paths: Sequence[Place]) -> list[RunFolder]:

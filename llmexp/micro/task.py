@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from llmexp.analysis.contention import Machine, disturbances, sm_clocks
 from llmexp.analysis.quantity import Measurement
@@ -22,6 +23,8 @@ from llmexp.registry import get_engine
 from llmexp.report.row import Row
 from llmexp.tasks.base import Task
 
+CALL_COLUMNS = {"call_time_s": ("s", "of one call; the mean of several where these are short")}
+
 
 class Micro(Task[MicroRunConfig, MicroPlan]):
     """Microbenchmarks: many points in one run, all ranks at the same time."""
@@ -32,6 +35,8 @@ class Micro(Task[MicroRunConfig, MicroPlan]):
     sample_type = CallSample
     metrics = LIMITS
     section_type = MicroSection
+    level = "calls"
+    level_columns = CALL_COLUMNS
 
     def plan(self, config: MicroRunConfig) -> MicroPlan:
         """List the points; every rank measures each of them."""
@@ -78,6 +83,12 @@ class Micro(Task[MicroRunConfig, MicroPlan]):
     def points_until_now(self, plan: MicroPlan, folder: Path) -> list[ResultPoint]:
         """Return the results of the points that all ranks had measured."""
         return results(plan, [read_unfinished(folder, plan.processes)])
+
+    def level_rows(self, sample: CallSample) -> Iterable[dict[str, Any]]:
+        """Yield each timed call of the point; a point that could not be measured has one row without a time."""
+        fields = {name: value for name, value in sample.model_dump().items() if name != "times_s"}
+        times_s: list[float | None] = [*sample.times_s] or [None]
+        return [fields | {"call_time_s": time_s} for time_s in times_s]
 
     def draw(self, row: Row, figures: Path) -> None:
         """Draw the curves of rates over sizes."""

@@ -1,4 +1,4 @@
-"""Nested values as flat text, by which two configurations or environments are compared key by key."""
+"""Nested values as flat ones: as text, by which configurations are compared key by key, or as a table's columns."""
 
 from __future__ import annotations
 
@@ -14,6 +14,17 @@ def flat(value: Any, path: str = "") -> dict[str, str]:
     """Return nested mappings as one, with keys joined by dots and values as text."""
     found: dict[str, str] = {}
     _add(found, value, path)
+    return found
+
+
+def one_level(values: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """Return nested sections as one level of names; lists and mappings without fixed keys become JSON."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, dict) and not before:
+            found |= one_level(value, f"{name}_")
+        else:
+            found[f"{before}{name}"] = json.dumps(value) if isinstance(value, dict | list) else value
     return found
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from llmexp.analysis.contention import Machine
 from llmexp.analysis.stability import AnyRepeat
@@ -23,6 +24,7 @@ from llmexp.serving.points import ServingRepeat, read_serving_repeat, results, r
 from llmexp.serving.report.distributions import draw_distributions
 from llmexp.serving.report.over_time import draw_times
 from llmexp.serving.report.section import ServingSection
+from llmexp.serving.series import LATENCY_COLUMNS, latency_columns, server_series
 from llmexp.tasks.base import Task
 
 
@@ -38,6 +40,8 @@ class Serve(Task[ServingRunConfig, ServingPlan]):
     summary_type = ServingSummary
     metrics = METRICS
     section_type = ServingSection
+    level = "requests"
+    level_columns = LATENCY_COLUMNS
 
     def plan(self, config: ServingRunConfig) -> ServingPlan:
         """Decide the server's command and the load points."""
@@ -89,6 +93,14 @@ class Serve(Task[ServingRunConfig, ServingPlan]):
     def points_until_now(self, plan: ServingPlan, folder: Path) -> list[ResultPoint]:
         """Return the results of the load points that were complete."""
         return results_until_now(plan, folder)
+
+    def level_rows(self, sample: RequestSample) -> Iterable[dict[str, Any]]:
+        """Yield the request with its latencies, from when it was due."""
+        return [sample.model_dump() | latency_columns(sample)]
+
+    def series(self, repeat: Path) -> Iterable[tuple[float, str, float]]:
+        """Return what the server and its GPUs told of themselves."""
+        return server_series(repeat)
 
     def draw(self, row: Row, figures: Path) -> None:
         """Draw the distributions of the run's latencies."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -13,6 +13,7 @@ from llmexp.analysis.quantity import Measurement
 from llmexp.analysis.stability import AnyRepeat, judge
 from llmexp.analysis.window import read_repeat
 from llmexp.record.digits import rounded
+from llmexp.record.flat import one_level
 from llmexp.record.memory import Fit
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import Doubt, Metric, ResultPoint, RunResult, Stability
@@ -170,6 +171,26 @@ class TaskResults(Generic[P]):
         return f"{rounded(rate.mean)} {plan.rate_unit}" if rate else ""
 
 
+class TaskSeries:
+    """What a run's samples are besides metrics: the tracker and tables for notebooks ask for it."""
+
+    level: ClassVar[str] = "steps"
+    """The level of `llmexp.load` that has the task's samples, a row each; tasks may share one."""
+    level_columns: ClassVar[Mapping[str, tuple[str, str]]] = {"duration_s": ("s", "wall time of the step on this rank")}
+    """The unit and the meaning of columns of this level that are no fields of the sample."""
+
+    def level_rows(self, sample: Any) -> Iterable[dict[str, Any]]:
+        """Yield the rows of that level that a sample has, column by column."""
+        yield {"duration_s": sample.t_end_s - sample.t_start_s} | one_level(sample.model_dump())
+
+    def series(self, repeat: Path) -> Iterable[tuple[float, str, float]]:
+        """Return what was told beside the samples of a repeat: when, in seconds since rank 0's origin, name and value.
+
+        Raises OSError, and OddFileError where a file holds something else.
+        """
+        return ()
+
+
 class TaskReport:
     """How runs are shown: reports ask for it."""
 
@@ -188,5 +209,5 @@ class TaskReport:
         """Draw a run's own pictures into the folder of its figures, besides the curves of its samples."""
 
 
-class Task(TaskPlanning[C, P], TaskTrials[P], TaskResults[P], TaskReport):
+class Task(TaskPlanning[C, P], TaskTrials[P], TaskResults[P], TaskSeries, TaskReport):
     """A task is one thing that can be done and measured."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from math import isfinite
 from pathlib import Path
+from typing import Any
 
 from llmexp.analysis.metric import Metrics
 from llmexp.analysis.stability import is_known_to
@@ -127,6 +128,12 @@ class Training(Task[TrainingConfig, TrainingPlan]):
     def points_of_trials(self, trials: Sequence[RunResult]) -> list[ResultPoint]:
         """Return each trial's batch, speed and memory."""
         return points_of(trials)
+
+    def level_rows(self, sample: StepSample) -> Iterable[dict[str, Any]]:
+        """Yield the step, with its phases as the metrics call them: forward_time_s."""
+        for fields in super().level_rows(sample.model_copy(update={"phases_s": None})):
+            del fields["phases_s"]
+            yield fields | {f"{phase}_time_s": seconds for phase, seconds in (sample.phases_s or {}).items()}
 
     def draw(self, row: Row, figures: Path) -> None:
         """Draw the search for the largest batch, where there was one."""

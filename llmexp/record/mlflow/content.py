@@ -19,7 +19,7 @@ from llmexp.record.mlflow.points import (
     breakdown_points,
     result_points,
     sample_points,
-    server_points,
+    series_points,
     system_points,
 )
 from llmexp.record.naming import distinguishing_overrides, name_of
@@ -172,8 +172,8 @@ class RunContent:
             samples = sample_points(self.folder, self._plan, self.window)
             beside = [point for path in self.folder.systems() for point in system_points(path, self.window)]
             profiled = breakdown_points(self.folder, self.window)
-            served = server_points(self.folder, self.window)
-            return [*result_points(self._result, self.window), *profiled, *samples, *served, *beside]
+            series = series_points(self.folder, self._plan, self.window)
+            return [*result_points(self._result, self.window), *profiled, *samples, *series, *beside]
         except (OSError, ValueError, TypeError, LookupError, ArithmeticError) as error:
             raise UnreadableError(f"{self.folder.path} is not copied: {error!r}") from None
 

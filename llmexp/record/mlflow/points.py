@@ -13,7 +13,6 @@ from llmexp.record.plan import RunPlan
 from llmexp.record.reading import read_json_lines
 from llmexp.record.result import RunResult, Stability
 from llmexp.record.samples import Sample, origin_unix_s, read_samples
-from llmexp.record.server_samples import ServerSample, read_server_samples, server_samples_path
 from llmexp.registry import get_task
 
 S = TypeVar("S", bound=Sample)
@@ -115,25 +114,16 @@ def system_points(path: Path, window: Window) -> Iterator[Point]:
         )
 
 
-def server_points(folder: RunFolder, window: Window) -> Iterator[Point]:
-    """Yield what a server and its GPUs told of themselves, with whole seconds since the first load as steps."""
+def series_points(folder: RunFolder, plan: RunPlan, window: Window) -> Iterator[Point]:
+    """Yield what the task has beside its samples, with whole seconds since rank 0's origin as steps."""
+    task = get_task(plan.config.task.name)
     for repeat in folder.repeats():
-        found, requests = read_server_samples(server_samples_path(repeat)), repeat / "samples.0.jsonl"
-        first = read_samples(requests, Sample) if found and requests.exists() else []
-        origin_s = origin_unix_s(requests, first) if first else window.start_s
-        for sample in found:
-            at_ms, step = round(1e3 * (origin_s + sample.at_s)), max(0, round(sample.at_s))
-            for name, value in _told_by_server(sample):
-                yield Point(f"{repeat.name}/server/{name}", value, at_ms, step)
-
-
-def _told_by_server(sample: ServerSample) -> Iterator[tuple[str, float]]:
-    yield from (sample.page or {}).items()
-    if sample.resident_bytes is not None:
-        yield "resident_bytes", sample.resident_bytes
-    for number, gpu in enumerate(sample.gpus):
-        told = gpu.model_dump(exclude={"uuid"}, exclude_none=True)
-        yield from ((f"gpu_{number}_{name}", value) for name, value in told.items())
+        found, samples = list(task.series(repeat)), repeat / "samples.0.jsonl"
+        first = read_samples(samples, Sample) if found and samples.exists() else []
+        origin_s = origin_unix_s(samples, first) if first else window.start_s
+        for at_s, name, value in found:
+            at_ms, step = round(1e3 * (origin_s + at_s)), max(0, round(at_s))
+            yield Point(f"{repeat.name}/{name}", value, at_ms, step)
 
 
 def _measured(samples: list[S]) -> list[S]:

@@ -4,9 +4,9 @@ import pytest
 
 from llmexp.record.folder import RunFolder
 from llmexp.record.mlflow.content import read
-from llmexp.record.mlflow.points import Point, Window, sample_points, server_points, system_points
+from llmexp.record.mlflow.points import Point, Window, sample_points, series_points, system_points
 from llmexp.record.plan import RunPlan
-from llmexp.record.server_samples import GpuSample, ServerSample, server_samples_path
+from llmexp.tasks.base import TaskSeries
 
 ALWAYS = Window(0.0, 1e12)
 
@@ -83,22 +83,12 @@ def test_system_load_of_an_earlier_attempt_is_left_out(tmp_path):
     assert list(system_points(other, Window(10.0, 20.0))) == [Point("system/node_1/cpu", 2.0, 15_000, 0)]
 
 
-def test_what_a_server_told_stands_under_its_name_at_its_time(make_run):
+def test_what_a_task_has_beside_its_samples_stands_under_its_name_at_its_time(make_run, monkeypatch):
     folder = make_run()
-    (repeat,) = folder.repeats()
-    gpu = GpuSample(uuid="GPU-1", power_w=300.0)
-    told = [
-        ServerSample(at_s=1.2, page={"running": 3, "kv_used_share": 0.5}),
-        ServerSample(at_s=2.0, processes=1, resident_bytes=7, gpus=[gpu]),
-    ]
-    server_samples_path(repeat).write_text("".join(sample.model_dump_json() + "\n" for sample in told))
-    points = list(server_points(folder, ALWAYS))
+    told = [(1.2, "server/running", 3.0), (2.0, "server/resident_bytes", 7.0)]
+    monkeypatch.setattr(TaskSeries, "series", lambda self, repeat: told)
+    points = list(series_points(folder, RunPlan.read(folder.plan_path), ALWAYS))
     named = {(point.name, point.value, point.step) for point in points}
-    assert named == {
-        ("repeat.0/server/running", 3, 1),
-        ("repeat.0/server/kv_used_share", 0.5, 1),
-        ("repeat.0/server/resident_bytes", 7, 2),
-        ("repeat.0/server/gpu_0_power_w", 300.0, 2),
-    }
+    assert named == {("repeat.0/server/running", 3, 1), ("repeat.0/server/resident_bytes", 7, 2)}
     assert points[-1].at_ms - points[0].at_ms == 800
     assert {point.name for point in points} <= {point.name for point in read(folder).points()}
