@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, heapreplace
 
 from benchmarks.queues import Batching, Server, Servers, arrive
-from llmexp.analysis.backlog import Load
+from llmexp.serving.analysis.backlog import Load
 
 
 @dataclass(frozen=True)

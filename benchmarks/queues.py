@@ -9,7 +9,7 @@ from heapq import heappop, heappush, heapreplace
 from itertools import islice, repeat
 from math import log, sqrt
 
-from llmexp.analysis.backlog import Load
+from llmexp.serving.analysis.backlog import Load
 from llmexp.serving.plan.arrivals import Process, due_times
 
 # The squared coefficient of variation of the gaps of gamma arrivals, which come in bursts.

@@ -23,7 +23,7 @@ from llmexp.launchers.serving.client.client import Client
 from llmexp.launchers.serving.client.completions import body_of
 from llmexp.launchers.serving.client.instant_server import FORM
 from llmexp.launchers.serving.load import Load, Request, run
-from llmexp.record.requests import RequestSample
+from llmexp.serving.record.requests import RequestSample
 
 AT_WORK, PROMPT, TOKENS = 64, 512, 32
 OURS, AIOHTTP, ON_UVLOOP = "llmexp", "aiohttp", "aiohttp on uvloop"

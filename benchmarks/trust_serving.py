@@ -12,11 +12,11 @@ from benchmarks.figure import Figure
 from benchmarks.interval import Interval
 from benchmarks.queues import ARRIVALS, BOUNDLESS, HEAVY_TAILED, SERVERS, Server, load, rising_and_falling
 from benchmarks.rates import rate
-from llmexp.analysis.attainment import SHARE, attainment, fewest_requests
-from llmexp.analysis.backlog import Load
-from llmexp.analysis.rate_search import Found, RateSearch
-from llmexp.analysis.saturation import saturation
-from llmexp.analysis.saturation_point import holds
+from llmexp.serving.analysis.attainment import SHARE, attainment, fewest_requests
+from llmexp.serving.analysis.backlog import Load
+from llmexp.serving.analysis.rate_search import Found, RateSearch
+from llmexp.serving.analysis.saturation import saturation
+from llmexp.serving.analysis.saturation_point import holds
 
 # Limits in percent.
 WRONG, WRONG_OF_SEARCHES = 2.0, 5.0

@@ -9,13 +9,13 @@ from typing import Any
 from planning import make_plan
 
 from llmexp.record.folder import RunFolder
-from llmexp.record.requests import RequestSample
 from llmexp.record.result import RunResult, RunStatus
-from llmexp.record.serving import ClientOverhead, ReportedBytes, ServingSummary
 from llmexp.report.row import Row
 from llmexp.serving.plan.probes import probes_path
 from llmexp.serving.plan.serving_plan import LoadPoint, ServingPlan
 from llmexp.serving.points import ServingRepeat, results
+from llmexp.serving.record.requests import RequestSample
+from llmexp.serving.record.summary import ClientOverhead, ReportedBytes, ServingSummary
 
 
 def serving_plan(*words: str) -> ServingPlan:

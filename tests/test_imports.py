@@ -26,8 +26,8 @@ FLOORS = (
     ("serving.config", "training.config"),
     ("method", "registry"),
     ("record",),
-    ("analysis", "bundle", "inputs", "measure", "traces"),
-    ("micro.families", "serving.plan", "training.plan"),
+    ("analysis", "bundle", "inputs", "measure", "traces", "serving.record"),
+    ("micro.families", "serving.analysis", "serving.plan", "training.plan"),
     # The keys of task=micro are those of its families.
     ("launch", "report", "micro.config"),
     ("doctor", "frame", "slurm", "tasks", "micro.plan"),
@@ -43,7 +43,8 @@ OF_RANKS = (
     *("launchers", "measure", "analysis", "inputs", "record", "registry", "method", "plugins", "errors", "terms"),
     *("schema", "dtypes", "machine", "hook", "version", "launch.spawn", "launch.supervisor", "launch.server_address"),
     *("launch.server_answer", "launch.no_steps_hint", "training.config", "training.plan"),
-    *("serving.config", "serving.plan", "micro.config", "micro.families", "micro.plan"),
+    *("serving.config", "serving.plan", "serving.record", "serving.analysis"),
+    *("micro.config", "micro.families", "micro.plan"),
 )
 # A library and the only rooms that may import it.
 ONLY_IN = {

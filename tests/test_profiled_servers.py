@@ -13,11 +13,11 @@ from patience import HANG_S
 from llmexp.cli.resolvers import server_python
 from llmexp.record.breakdown import RunBreakdown, read_breakdown
 from llmexp.record.folder import RunFolder, find_runs
-from llmexp.record.profiled_load import ProfiledLoad, read_profiled_load
 from llmexp.record.ranges import DECODE
-from llmexp.record.requests import RequestSample
 from llmexp.record.samples import read_samples
 from llmexp.record.timeline import read_timeline
+from llmexp.serving.record.profiled_load import ProfiledLoad, read_profiled_load
+from llmexp.serving.record.requests import RequestSample
 
 pytestmark = [pytest.mark.ranks, pytest.mark.long]
 WORDS = (

@@ -20,12 +20,12 @@ from llmexp.launchers.serving.client.address import Address
 from llmexp.launchers.serving.client.client import Client
 from llmexp.launchers.serving.load_requests import requests_of
 from llmexp.record.folder import RunFolder, find_runs
-from llmexp.record.requests import RequestSample
 from llmexp.record.result import RunResult
 from llmexp.record.samples import read_samples
-from llmexp.record.serving import ServingSummary
 from llmexp.serving.plan.server_plan import RequestForm
 from llmexp.serving.plan.serving_plan import ServingPlan
+from llmexp.serving.record.requests import RequestSample
+from llmexp.serving.record.summary import ServingSummary
 
 PROTOCOLS = Path(__file__).with_name("protocol_server.py")
 pytestmark = pytest.mark.ranks

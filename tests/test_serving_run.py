@@ -19,9 +19,9 @@ from marks import slow
 from patience import HANG_S
 
 from llmexp.record.folder import RunFolder, find_runs
-from llmexp.record.requests import RequestSample
 from llmexp.record.result import RunResult
 from llmexp.record.samples import read_samples
+from llmexp.serving.record.requests import RequestSample
 
 pytestmark = pytest.mark.ranks
 FAULTY = Path(__file__).parents[1] / "chaos" / "faulty_server.py"

@@ -8,9 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import ceil
 
-from llmexp.analysis.load_window import LoadWindow
-from llmexp.analysis.percentiles import percentile
-from llmexp.analysis.request_latency import latencies
 from llmexp.errors import ServerError
 from llmexp.launchers.serving.client.address import Address
 from llmexp.launchers.serving.client.client import Client
@@ -20,9 +17,12 @@ from llmexp.launchers.serving.load_requests import NO_SOURCE, requests_of
 from llmexp.launchers.serving.prompting.source import PromptSource
 from llmexp.launchers.serving.session import put
 from llmexp.record.port import HOST
-from llmexp.record.requests import RequestSample
-from llmexp.record.serving import ClientOverhead
+from llmexp.serving.analysis.load_window import LoadWindow
+from llmexp.serving.analysis.percentiles import percentile
+from llmexp.serving.analysis.request_latency import latencies
 from llmexp.serving.plan.serving_plan import LoadPoint, ServingPlan
+from llmexp.serving.record.requests import RequestSample
+from llmexp.serving.record.summary import ClientOverhead
 
 INSTANT = "the instant server, by which the client's own share is measured,"
 INSTANT_SERVER = "llmexp.launchers.serving.client.instant_server"

@@ -20,8 +20,8 @@ import uvloop
 from llmexp.launchers.serving.client.client import Client
 from llmexp.launchers.serving.client.completions import Completion
 from llmexp.launchers.serving.client.connection import TransferError
-from llmexp.record.requests import ENDED_AT_WORK, RequestSample
 from llmexp.serving.plan.server_plan import RequestForm
+from llmexp.serving.record.requests import ENDED_AT_WORK, RequestSample
 
 T = TypeVar("T")
 # In a closed load, the pause after a request that got no answer at all: a server that has just ended is known to have

@@ -11,7 +11,6 @@ from llmexp.launchers.serving.client.client import Client
 from llmexp.launchers.serving.client.completions import body_of
 from llmexp.launchers.serving.load import Request
 from llmexp.launchers.serving.prompting.source import PromptSource
-from llmexp.record.requests import RequestSample
 from llmexp.serving.config.load import TraceConfig
 from llmexp.serving.plan.draws import DrawSeries
 from llmexp.serving.plan.lengths import LengthDraw
@@ -20,6 +19,7 @@ from llmexp.serving.plan.request_trace import load_trace
 from llmexp.serving.plan.served_model import served_model
 from llmexp.serving.plan.server_plan import RequestForm
 from llmexp.serving.plan.serving_plan import LoadPoint, ServingPlan
+from llmexp.serving.record.requests import RequestSample
 
 NO_SOURCE = PromptSource()
 # The bytes of a request: of its prompt and its output's tokens.

@@ -16,7 +16,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from llmexp.analysis.load_window import LoadWindow
 from llmexp.errors import ServerError
 from llmexp.launchers.serving.client.address import Address
 from llmexp.launchers.serving.client.client import Client
@@ -29,11 +28,12 @@ from llmexp.launchers.serving.server.running_server import AnyServer
 from llmexp.launchers.serving.session import Session, put
 from llmexp.launchers.serving.watch.server_watch import ServerWatch
 from llmexp.record.port import HOST
-from llmexp.record.profiled_load import REQUESTS, TRACES, ProfiledLoad, profiled_load_path
-from llmexp.record.requests import RequestSample
 from llmexp.record.writing import write_atomically
+from llmexp.serving.analysis.load_window import LoadWindow
 from llmexp.serving.plan.server_plan import ProfilerRoutes
 from llmexp.serving.plan.serving_plan import LoadPoint, ServingPlan
+from llmexp.serving.record.profiled_load import REQUESTS, TRACES, ProfiledLoad, profiled_load_path
+from llmexp.serving.record.requests import RequestSample
 
 # vLLM sums up its trace for half a minute before it answers; a server that needs longer than this will not answer.
 ANSWERS_WITHIN_S = 600.0

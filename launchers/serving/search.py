@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from llmexp.analysis.load_judgment import in_order, judgment, why_never_known, why_no_figures
-from llmexp.analysis.rate_search import Found, RateSearch
-from llmexp.analysis.request_latency import Objective
-from llmexp.analysis.saturation_point import RateAnswer, holds, knee
-from llmexp.record.requests import RequestSample
+from llmexp.serving.analysis.load_judgment import in_order, judgment, why_never_known, why_no_figures
+from llmexp.serving.analysis.rate_search import Found, RateSearch
+from llmexp.serving.analysis.request_latency import Objective
+from llmexp.serving.analysis.saturation_point import RateAnswer, holds, knee
 from llmexp.serving.plan.load_points import probe_of
 from llmexp.serving.plan.probes import probes_path
 from llmexp.serving.plan.serving_plan import LoadPoint, ServingPlan
+from llmexp.serving.record.requests import RequestSample
 
 Measure = Callable[[LoadPoint], Sequence[RequestSample]]
 _WORDS = {True: "held", False: "did not hold", None: "could not be judged"}

@@ -18,9 +18,9 @@ from llmexp.launchers.serving.server.process import ASKED_S
 from llmexp.launchers.serving.server.running_server import AnyServer
 from llmexp.launchers.serving.watch.server_watch import ServerWatch
 from llmexp.record.duration import limit
-from llmexp.record.requests import RequestSample
 from llmexp.serving.plan.load_points import due_s
 from llmexp.serving.plan.serving_plan import LoadPoint, ServingPlan
+from llmexp.serving.record.requests import RequestSample
 
 WATCH_S = 1.0
 Done = Callable[[RequestSample], None]

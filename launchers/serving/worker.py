@@ -28,11 +28,11 @@ from llmexp.launchers.serving.weights.model_folder import FolderRequest, ensure_
 from llmexp.machine.accelerators.here import visible_gpus
 from llmexp.machine.processes import peak_rss_bytes
 from llmexp.machine.processor import usable_cores
-from llmexp.record.requests import RequestSample
 from llmexp.record.samples import RankSummary
-from llmexp.record.serving import ClientOverhead, ReportedBytes, ServingSummary
 from llmexp.serving.plan.served_model import CheckpointModel, served_model
 from llmexp.serving.plan.serving_plan import LoadPoint, ServingPlan
+from llmexp.serving.record.requests import RequestSample
+from llmexp.serving.record.summary import ClientOverhead, ReportedBytes, ServingSummary
 
 SERVER_LOG = "log.server.txt"
 PAGE_WITHIN_S = 10.0

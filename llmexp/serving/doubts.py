@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from llmexp.analysis.contention import Machine, disturbances
-from llmexp.analysis.load_window import LoadWindow
-from llmexp.analysis.percentiles import percentile
 from llmexp.analysis.quantity import Measurement
-from llmexp.analysis.request_latency import latencies
 from llmexp.analysis.stability import interval, missing, too_wide
 from llmexp.record.digits import rounded
 from llmexp.record.result import Doubt, DoubtKind, Stability
+from llmexp.serving.analysis.load_window import LoadWindow
+from llmexp.serving.analysis.percentiles import percentile
+from llmexp.serving.analysis.request_latency import latencies
 from llmexp.serving.plan.serving_plan import LoadPoint, ServingPlan
 from llmexp.serving.points import ServingRepeat, floor_of, requests_of
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from llmexp.analysis.load_judgment import why_no_figures
 from llmexp.analysis.metric import Metrics, Shown
 from llmexp.analysis.quantity import Measurement
-from llmexp.analysis.server_load import of_gpus, resident_bytes
 from llmexp.record.digits import GIB
+from llmexp.serving.analysis.load_judgment import why_no_figures
+from llmexp.serving.analysis.server_load import of_gpus, resident_bytes
 from llmexp.serving.plan.serving_plan import ServingPlan
 from llmexp.serving.points import ServingRepeat, requests_of, values
 

@@ -8,20 +8,20 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from llmexp.analysis.load_judgment import in_order, why_no_figures
-from llmexp.analysis.load_window import LoadWindow
-from llmexp.analysis.percentiles import percentile
 from llmexp.analysis.quantity import Measurement, over_repeats
-from llmexp.analysis.request_latency import Objective, goodput_per_s, latencies
 from llmexp.analysis.window import Repeat, read_repeat
 from llmexp.errors import RecordError
-from llmexp.record.requests import RequestSample
 from llmexp.record.result import Metric, ResultPoint
 from llmexp.record.samples import read_samples
-from llmexp.record.server_samples import ServerSample, read_server_samples, server_samples_path
-from llmexp.record.serving import ClientOverhead, ServingSummary
+from llmexp.serving.analysis.load_judgment import in_order, why_no_figures
+from llmexp.serving.analysis.load_window import LoadWindow
+from llmexp.serving.analysis.percentiles import percentile
+from llmexp.serving.analysis.request_latency import Objective, goodput_per_s, latencies
 from llmexp.serving.plan.probes import read_probes
 from llmexp.serving.plan.serving_plan import LoadPoint, ServingPlan
+from llmexp.serving.record.requests import RequestSample
+from llmexp.serving.record.server_samples import ServerSample, read_server_samples, server_samples_path
+from llmexp.serving.record.summary import ClientOverhead, ServingSummary
 from llmexp.serving.server_values import server_values
 from llmexp.serving.verdicts import verdicts
 

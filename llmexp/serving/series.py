@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from llmexp.record.requests import RequestSample
-from llmexp.record.server_samples import ServerSample, read_server_samples, server_samples_path
+from llmexp.serving.record.requests import RequestSample
+from llmexp.serving.record.server_samples import ServerSample, read_server_samples, server_samples_path
 
 LATENCY_COLUMNS = {
     "ttft_s": ("s", "from when the request was due to its first chunk with output"),

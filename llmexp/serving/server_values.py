@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from llmexp.analysis.load_window import LoadWindow
-from llmexp.analysis.server_load import LoadLevel, ServerLoad, server_load
-from llmexp.record.requests import RequestSample
-from llmexp.record.server_samples import ServerSample
+from llmexp.serving.analysis.load_window import LoadWindow
+from llmexp.serving.analysis.server_load import LoadLevel, ServerLoad, server_load
 from llmexp.serving.plan.serving_plan import ServingPlan
+from llmexp.serving.record.requests import RequestSample
+from llmexp.serving.record.server_samples import ServerSample
 
 LEVELS = {
     "running": "running_requests",

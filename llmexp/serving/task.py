@@ -10,9 +10,7 @@ from llmexp.analysis.contention import Machine
 from llmexp.analysis.stability import AnyRepeat
 from llmexp.errors import RecordError
 from llmexp.record.digits import rounded
-from llmexp.record.requests import RequestSample
 from llmexp.record.result import Metric, ResultPoint, RunResult, Stability
-from llmexp.record.serving import ServingSummary
 from llmexp.report.row import Row
 from llmexp.serving.config import ServingRunConfig
 from llmexp.serving.doubts import judge_serving
@@ -21,6 +19,8 @@ from llmexp.serving.pilot import pilot, samples_s
 from llmexp.serving.plan.serving_plan import ServingPlan
 from llmexp.serving.planning import plan_serving, warning_of
 from llmexp.serving.points import ServingRepeat, read_serving_repeat, results, results_until_now, served
+from llmexp.serving.record.requests import RequestSample
+from llmexp.serving.record.summary import ServingSummary
 from llmexp.serving.report.distributions import draw_distributions
 from llmexp.serving.report.over_time import draw_times
 from llmexp.serving.report.section import ServingSection

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from llmexp.analysis.load_judgment import LOAD, Repeats, judgment, why_never_known
-from llmexp.analysis.rate_search import Found, RateSearch
-from llmexp.analysis.request_latency import Objective
-from llmexp.analysis.saturation_point import RateAnswer, SaturationPoint, holds, knee
 from llmexp.record.result import PointVerdict, ResultPoint
+from llmexp.serving.analysis.load_judgment import LOAD, Repeats, judgment, why_never_known
+from llmexp.serving.analysis.rate_search import Found, RateSearch
+from llmexp.serving.analysis.request_latency import Objective
+from llmexp.serving.analysis.saturation_point import RateAnswer, SaturationPoint, holds, knee
 from llmexp.serving.config.load import RateSearchConfig
 from llmexp.serving.config.run import SloConfig
 from llmexp.serving.plan.serving_plan import LoadPoint

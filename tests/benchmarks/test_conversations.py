@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.conversations import Turns, talks
 from benchmarks.queues import SERVERS, Server
-from llmexp.analysis.saturation import saturation
+from llmexp.serving.analysis.saturation import saturation
 
 NAMES = [server.name for server in SERVERS]
 

@@ -8,11 +8,11 @@ import pytest
 from served_requests import answer, floor, repeat, serving_plan
 
 from llmexp.errors import RecordError
-from llmexp.record.requests import ENDED_AT_WORK, RequestSample
 from llmexp.record.result import ResultPoint
-from llmexp.record.serving import ReportedBytes
 from llmexp.serving.metrics import METRICS
 from llmexp.serving.points import results, results_until_now
+from llmexp.serving.record.requests import ENDED_AT_WORK, RequestSample
+from llmexp.serving.record.summary import ReportedBytes
 from llmexp.serving.task import SERVE
 from llmexp.serving.verdicts import knee_of
 

@@ -8,11 +8,11 @@ import pytest
 from served_requests import answer, repeat, serving_plan
 
 from llmexp.errors import ConfigError
-from llmexp.record.requests import RequestSample
 from llmexp.serving.metrics import METRICS
 from llmexp.serving.plan.load_points import probe_of
 from llmexp.serving.plan.probes import probes_path
 from llmexp.serving.points import read_begun, results, results_until_now
+from llmexp.serving.record.requests import RequestSample
 from llmexp.serving.task import SERVE
 from llmexp.serving.verdicts import search_end, verdicts
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from llmexp.record.requests import RequestSample
-from llmexp.record.server_samples import GpuSample, ServerSample, server_samples_path
+from llmexp.serving.record.requests import RequestSample
+from llmexp.serving.record.server_samples import GpuSample, ServerSample, server_samples_path
 from llmexp.serving.series import LATENCY_COLUMNS, latency_columns, server_series
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from served_requests import answer, serving_plan
 
-from llmexp.record.server_samples import GpuSample, ServerSample
+from llmexp.serving.record.server_samples import GpuSample, ServerSample
 from llmexp.serving.server_values import server_values
 
 PLAN = serving_plan("hardware=a800", "engine=vllm", "model=7b", "hardware.price_per_device_hour_usd=3.6")

@@ -13,8 +13,8 @@ from llmexp.launchers.serving.client.generate_stream import read_token
 from llmexp.launchers.serving.client.piece import Piece
 from llmexp.launchers.serving.words import text_of, tokens_of
 from llmexp.record.reading import plain
-from llmexp.record.requests import RequestSample, gaps_us
 from llmexp.serving.plan.server_plan import ADAPTER, OUTPUT_TOKENS, PROMPT, TOKENS, RequestForm, adapter_name
+from llmexp.serving.record.requests import RequestSample, gaps_us
 
 DONE = b"[DONE]"
 # Of a body that is no stream of events, such as that of a refusal.

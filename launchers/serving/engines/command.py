@@ -9,10 +9,10 @@ from llmexp.errors import ConfigError
 from llmexp.launch.server_address import API_KEY
 from llmexp.launchers.serving.engines import lightllm, sglang, tgi, vllm
 from llmexp.record.plan import Command
-from llmexp.record.server_samples import ServerMetric
 from llmexp.serving.engine import IGNORE_END, ServingEngine, ServingSpec, value
 from llmexp.serving.plan.reported_memory import ReportedMemory
 from llmexp.serving.plan.server_plan import MetricNames, RequestForm, ServerPlan
+from llmexp.serving.record.server_samples import ServerMetric
 
 COMMAND = "command"
 PORT = "{port}"

@@ -29,8 +29,8 @@ from llmexp.launchers.serving.server.server_log import LogWatch, ServerLog, is_n
 from llmexp.machine.memory import oom_kills
 from llmexp.machine.process_tree import descendants
 from llmexp.record.port import HOST, Port
-from llmexp.record.profiled_load import TRACES
 from llmexp.serving.plan.server_plan import ServerPlan
+from llmexp.serving.record.profiled_load import TRACES
 
 # In seconds: for how long a server that served may keep its readiness route waiting, and how long one that stopped
 # serving may take to end.

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from llmexp.record.serving import ReportedBytes
 from llmexp.serving.plan.reported_memory import ComputedBytes, ReportedMemory, ReportedNumber
+from llmexp.serving.record.summary import ReportedBytes
 
 FOLDER = "the tensors of the model's folder"
 # Of a safetensors file: so many bytes say how long its header is, which is JSON.

@@ -15,8 +15,8 @@ from statistics import fmean
 
 from llmexp.launch.server_answer import deadline
 from llmexp.launchers.serving.client.address import Address
-from llmexp.record.server_samples import SHARES, ServerMetric
 from llmexp.serving.plan.server_plan import MetricNames
+from llmexp.serving.record.server_samples import SHARES, ServerMetric
 
 LARGEST_BYTES = 2**24
 _PIECE_BYTES = 2**16

@@ -12,7 +12,7 @@ from types import TracebackType
 from llmexp.launchers.serving.client.address import Address
 from llmexp.launchers.serving.server.running_server import AnyServer
 from llmexp.launchers.serving.watch.watching import ORDER, Watched
-from llmexp.record.server_samples import server_samples_path
+from llmexp.serving.record.server_samples import server_samples_path
 
 # Over what the watch gives to a page that hangs and to a driver that does.
 _ENDS_WITHIN_S = 5.0

@@ -23,8 +23,8 @@ from llmexp.launchers.serving.client.address import Address
 from llmexp.launchers.serving.watch.metrics_page import MetricsPage, PageError
 from llmexp.machine.gpu_load import board_load
 from llmexp.machine.process_tree import ProcessTree
-from llmexp.record.server_samples import GpuSample, ServerSample
 from llmexp.serving.plan.server_plan import MetricNames
+from llmexp.serving.record.server_samples import GpuSample, ServerSample
 
 READY = b"watching\n"
 Look = Callable[[], ServerSample]

@@ -9,8 +9,8 @@ from pydantic import AliasChoices, Field
 
 from llmexp.record.plan import Command
 from llmexp.record.samples import Record
-from llmexp.record.server_samples import ServerMetric
 from llmexp.serving.plan.reported_memory import ReportedMemory
+from llmexp.serving.record.server_samples import ServerMetric
 
 Weights = Literal["safetensors", "gguf", "gptq", "awq", "none"]
 ContainerProgram = Literal["docker", "podman"]

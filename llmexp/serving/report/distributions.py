@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llmexp.analysis.request_latency import latencies
-from llmexp.record.requests import RequestSample
 from llmexp.record.samples import read_samples
 from llmexp.report.picture import COLORS, new_figure, plain, save
 from llmexp.report.row import Row
+from llmexp.serving.analysis.request_latency import latencies
 from llmexp.serving.plan.serving_plan import ServingPlan
 from llmexp.serving.points import read_begun
+from llmexp.serving.record.requests import RequestSample
 from llmexp.serving.report.loads import loads_of
 
 if TYPE_CHECKING:

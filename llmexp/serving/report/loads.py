@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from llmexp.analysis.load_judgment import LOAD, OBJECTIVE
 from llmexp.record.digits import rounded
 from llmexp.record.result import ResultPoint
 from llmexp.report.columns import Column, ReportTable
 from llmexp.report.row import Row
+from llmexp.serving.analysis.load_judgment import LOAD, OBJECTIVE
 from llmexp.serving.plan.serving_plan import ServingPlan, load_name
 from llmexp.serving.verdicts import knee_of, search_end
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from llmexp.record.requests import RequestSample
 from llmexp.record.samples import read_samples
-from llmexp.record.server_samples import read_server_samples, server_samples_path
 from llmexp.report.row import Row
 from llmexp.serving.plan.serving_plan import ServingPlan
 from llmexp.serving.points import read_begun
+from llmexp.serving.record.requests import RequestSample
+from llmexp.serving.record.server_samples import read_server_samples, server_samples_path
 from llmexp.serving.report.timeline import LoadSpan, draw_timeline
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from llmexp.errors import RecordError
 from llmexp.record.breakdown import RunBreakdown
 from llmexp.record.digits import rounded
-from llmexp.record.profiled_load import ProfiledLoad, read_profiled_load
 from llmexp.record.ranges import LAYER
 from llmexp.record.result import RunStatus
 from llmexp.report.breakdown.parts import Profiled, breakdown_of
@@ -16,6 +15,7 @@ from llmexp.report.breakdown.server import server_table
 from llmexp.report.columns import ReportTable
 from llmexp.report.row import Row
 from llmexp.serving.plan.serving_plan import ServingPlan
+from llmexp.serving.record.profiled_load import ProfiledLoad, read_profiled_load
 
 # As many columns fit a terminal.
 MOST_COLUMNS = 6

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 
-from llmexp.record.requests import RequestSample
 from llmexp.record.result import RunStatus
 from llmexp.record.samples import read_samples
 from llmexp.report.row import Row
 from llmexp.serving.plan.serving_plan import ServingPlan
+from llmexp.serving.record.requests import RequestSample
 
 Outputs = dict[tuple[int, int], list[int]]
 Samples = dict[tuple[int, int], RequestSample]

@@ -12,11 +12,11 @@ from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llmexp.analysis.server_load import LoadSeries, of_gpus, resident_bytes, told
 from llmexp.record.digits import GIB
-from llmexp.record.requests import RequestSample
-from llmexp.record.server_samples import ServerSample
 from llmexp.report.picture import COLORS, INK, new_figure, plain, save
+from llmexp.serving.analysis.server_load import LoadSeries, of_gpus, resident_bytes, told
+from llmexp.serving.record.requests import RequestSample
+from llmexp.serving.record.server_samples import ServerSample
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,7 +14,7 @@ from llmexp.launchers.serving.client.client import Client
 from llmexp.launchers.serving.load import Load, Request, run
 from llmexp.launchers.serving.load_requests import requests_of
 from llmexp.launchers.serving.session import put
-from llmexp.record.requests import RequestSample
+from llmexp.serving.record.requests import RequestSample
 
 TURNS = 3
 WORDS = ("serve.prompt.tokens=4", "serve.output.tokens=2", f"serve.turns={TURNS}", "serve.requests=2")

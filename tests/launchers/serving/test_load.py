@@ -23,14 +23,14 @@ from scripted_server import (
     usage,
 )
 
-from llmexp.analysis.request_latency import send_delay_s, time_to_first_token_s
 from llmexp.errors import ConfigError
 from llmexp.launchers.serving.client.address import Address
 from llmexp.launchers.serving.client.client import Client
 from llmexp.launchers.serving.client.completions import body_of
 from llmexp.launchers.serving.client.connection import Patience
 from llmexp.launchers.serving.load import Load, Request, run
-from llmexp.record.requests import RequestSample
+from llmexp.serving.analysis.request_latency import send_delay_s, time_to_first_token_s
+from llmexp.serving.record.requests import RequestSample
 
 SHORT = Patience(silent_s=20, answer_s=60)
 BODY = body_of(FORM, [1, 2, 3], 2)

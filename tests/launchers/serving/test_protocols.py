@@ -16,11 +16,11 @@ from llmexp.launchers.serving.client.client import Client
 from llmexp.launchers.serving.client.completions import body_of
 from llmexp.launchers.serving.client.generate_stream import read_token
 from llmexp.launchers.serving.load import Load, Request, run
-from llmexp.record.requests import RequestSample
 from llmexp.registry import get_engine
 from llmexp.schema import DenseModel
 from llmexp.serving.engine import ServingEngine, ServingSpec
 from llmexp.serving.plan.server_plan import RequestForm
+from llmexp.serving.record.requests import RequestSample
 
 MODEL = DenseModel(
     name="small",

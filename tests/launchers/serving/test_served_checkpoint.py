@@ -21,9 +21,9 @@ from llmexp.launchers.serving.client.instant_server import FORM
 from llmexp.launchers.serving.load_requests import requests_of
 from llmexp.launchers.serving.prompting.source import prompt_source
 from llmexp.record.folder import RunFolder, find_runs
-from llmexp.record.requests import RequestSample
 from llmexp.record.samples import read_samples
 from llmexp.serving.plan.serving_plan import ServingPlan
+from llmexp.serving.record.requests import RequestSample
 
 pytestmark = [pytest.mark.ranks, pytest.mark.slow]
 WORDS = (

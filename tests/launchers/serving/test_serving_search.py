@@ -8,11 +8,11 @@ import pytest
 from served_requests import answer, repeat, serving_plan
 
 from llmexp.launchers.serving.search import search
-from llmexp.record.requests import RequestSample
 from llmexp.serving.plan.load_points import due_s
 from llmexp.serving.plan.probes import probes_path, read_probes
 from llmexp.serving.plan.serving_plan import LoadPoint, ServingPlan
 from llmexp.serving.points import results
+from llmexp.serving.record.requests import RequestSample
 from llmexp.serving.verdicts import search_end
 
 SERVICE_S = 0.1

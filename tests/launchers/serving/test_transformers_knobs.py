@@ -18,10 +18,10 @@ from llmexp.launchers.serving.engines.transformers import ENGINE as TRANSFORMERS
 from llmexp.launchers.serving.server.process import Patience, Server
 from llmexp.launchers.serving.weights.model_folder import FolderRequest, ensure_model_folder
 from llmexp.record.port import HOST
-from llmexp.record.requests import RequestSample
 from llmexp.schema import DenseModel
 from llmexp.serving.engine import ServingSpec
 from llmexp.serving.plan.server_plan import ServerPlan
+from llmexp.serving.record.requests import RequestSample
 
 pytestmark = [pytest.mark.ranks, pytest.mark.slow]
 MODEL = DenseModel(

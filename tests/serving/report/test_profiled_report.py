@@ -8,10 +8,10 @@ from served_requests import answer, served_row, serving_plan
 
 from llmexp.paper.reference import PAPER
 from llmexp.record.breakdown import Breakdown, BreakdownShare, ModuleTime, RunBreakdown
-from llmexp.record.profiled_load import ProfiledLoad, profiled_load_path
 from llmexp.record.ranges import ATTENTION, CORE, DECODE, EMBEDDING, GATE, LAYER, LM_HEAD, MLP, NORM, PREFILL, ROPE
 from llmexp.report.columns import ReportTable
 from llmexp.report.row import Row
+from llmexp.serving.record.profiled_load import ProfiledLoad, profiled_load_path
 from llmexp.serving.report.section import ServingSection
 
 PAPERS_LOAD = ("experiment=paper_table10", "engine=transformers", "model=tiny")

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from llmexp.record.requests import RequestSample
-from llmexp.record.server_samples import GpuSample, ServerSample
+from llmexp.serving.record.requests import RequestSample
+from llmexp.serving.record.server_samples import GpuSample, ServerSample
 from llmexp.serving.report.timeline import LoadSpan, draw_timeline, in_flight
 
 

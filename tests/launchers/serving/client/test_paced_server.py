@@ -11,7 +11,7 @@ from llmexp.launchers.serving.client.client import Client
 from llmexp.launchers.serving.client.completions import body_of
 from llmexp.launchers.serving.client.instant_server import FORM, answer_to, serve
 from llmexp.launchers.serving.load import Load, Request, run
-from llmexp.record.requests import RequestSample
+from llmexp.serving.record.requests import RequestSample
 
 PAUSE_S, TOKENS = 0.004, 6
 

@@ -25,7 +25,7 @@ from llmexp.launchers.serving.engines import vllm
 from llmexp.launchers.serving.server.process import Server
 from llmexp.launchers.serving.watch.server_watch import ServerWatch
 from llmexp.launchers.serving.watch.watching import PageLook, Watched, WatchRounds, rounds
-from llmexp.record.server_samples import ServerSample, read_server_samples, server_samples_path
+from llmexp.serving.record.server_samples import ServerSample, read_server_samples, server_samples_path
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from llmexp.analysis.attainment import attainment, fewest_requests
-from llmexp.analysis.backlog import Load
-from llmexp.analysis.request_latency import Objective
-from llmexp.analysis.saturation import saturation
-from llmexp.analysis.saturation_point import holds
-from llmexp.record.requests import RequestSample
 from llmexp.record.result import PointVerdict
+from llmexp.serving.analysis.attainment import attainment, fewest_requests
+from llmexp.serving.analysis.backlog import Load
+from llmexp.serving.analysis.request_latency import Objective
+from llmexp.serving.analysis.saturation import saturation
+from llmexp.serving.analysis.saturation_point import holds
+from llmexp.serving.record.requests import RequestSample
 
 LOAD, OBJECTIVE = "load", "objective"
 # The requests of each repeat, in the order in which they were due.

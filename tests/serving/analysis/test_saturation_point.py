@@ -1,6 +1,6 @@
 import pytest
 
-from llmexp.analysis.saturation_point import RateAnswer, holds, knee
+from llmexp.serving.analysis.saturation_point import RateAnswer, holds, knee
 
 
 @pytest.mark.parametrize(

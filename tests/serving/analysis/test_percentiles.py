@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmexp.analysis.percentiles import percentile
+from llmexp.serving.analysis.percentiles import percentile
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from llmexp.analysis.request_latency import (
+from llmexp.serving.analysis.request_latency import (
     Objective,
     end_to_end_s,
     goodput_per_s,
@@ -14,7 +14,7 @@ from llmexp.analysis.request_latency import (
     time_per_output_token_s,
     time_to_first_token_s,
 )
-from llmexp.record.requests import RequestSample
+from llmexp.serving.record.requests import RequestSample
 
 
 def sample(**changed: Any) -> RequestSample:

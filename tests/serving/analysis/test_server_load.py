@@ -6,8 +6,8 @@ from dataclasses import fields
 
 import pytest
 
-from llmexp.analysis.server_load import LoadLevel, server_load
-from llmexp.record.server_samples import GpuSample, ServerMetric, ServerSample
+from llmexp.serving.analysis.server_load import LoadLevel, server_load
+from llmexp.serving.record.server_samples import GpuSample, ServerMetric, ServerSample
 
 
 def pages(metric: ServerMetric, *points: tuple[float, float]) -> list[ServerSample]:

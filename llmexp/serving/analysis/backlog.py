@@ -13,8 +13,8 @@ from itertools import accumulate, pairwise
 from math import inf
 from statistics import fmean, median
 
-from llmexp.analysis.request_latency import end_to_end_s
-from llmexp.record.requests import RequestSample
+from llmexp.serving.analysis.request_latency import end_to_end_s
+from llmexp.serving.record.requests import RequestSample
 
 # The backlog of a server that starts empty grows until the first answers have come and a level is reached. So the load
 # counts from twice the median latency on, or from its half.

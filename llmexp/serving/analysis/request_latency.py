@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal, Protocol
 
-from llmexp.analysis.load_window import LoadWindow
-from llmexp.record.requests import RequestSample
+from llmexp.serving.analysis.load_window import LoadWindow
+from llmexp.serving.record.requests import RequestSample
 
 Origin = Literal["scheduled", "sent"]
 

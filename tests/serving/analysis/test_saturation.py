@@ -6,9 +6,9 @@ from math import inf
 import pytest
 
 from benchmarks.queues import ARRIVALS, HEAVY_TAILED, SERVERS, Batching, Server, constant, load
-from llmexp.analysis import saturation as module
-from llmexp.analysis.backlog import Load
-from llmexp.analysis.saturation import saturation
+from llmexp.serving.analysis import saturation as module
+from llmexp.serving.analysis.backlog import Load
+from llmexp.serving.analysis.saturation import saturation
 
 NAMES = [server.name for server in SERVERS]
 

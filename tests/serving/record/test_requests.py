@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from llmexp.record.requests import RequestSample, gaps_us
 from llmexp.record.samples import Sample, read_samples
+from llmexp.serving.record.requests import RequestSample, gaps_us
 
 KNOWN: dict[str, Any] = {
     "index": 0,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from llmexp.record.reading import OddFileError
-from llmexp.record.server_samples import GpuSample, ServerSample, read_server_samples, server_samples_path
+from llmexp.serving.record.server_samples import GpuSample, ServerSample, read_server_samples, server_samples_path
 
 SAMPLES = [
     ServerSample(at_s=1.5, page={"running": 3, "kv_used_share": 0.25}, page_took_s=0.004),

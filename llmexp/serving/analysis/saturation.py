@@ -16,9 +16,9 @@ from math import ceil, inf, log10, sqrt
 from statistics import fmean, pstdev, stdev
 from typing import Literal
 
-from llmexp.analysis.backlog import Load
 from llmexp.analysis.inference import Estimate, wilson
 from llmexp.record.digits import rounded
+from llmexp.serving.analysis.backlog import Load
 
 Verdict = Literal["kept_up", "overloaded", "unknown"]
 # A load of 1.25 times what the server can do leaves a fifth unserved. This has to be ruled out before it is said that

@@ -4,8 +4,8 @@ from math import inf
 
 import pytest
 
-from llmexp.analysis import attainment as module
-from llmexp.analysis.attainment import FEWEST_IN_BURSTS, FEWEST_REQUESTS, attainment, fewest_requests
+from llmexp.serving.analysis import attainment as module
+from llmexp.serving.analysis.attainment import FEWEST_IN_BURSTS, FEWEST_REQUESTS, attainment, fewest_requests
 
 
 def used(draw: random.Random, requests: int, kept: float, run: int = 1) -> list[float]:

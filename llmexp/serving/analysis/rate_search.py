@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 
-from llmexp.analysis.saturation_point import RateAnswer, SaturationPoint, knee
+from llmexp.serving.analysis.saturation_point import RateAnswer, SaturationPoint, knee
 
 # A rate with an unknown answer is tried once more, and one that contradicts another twice more.
 TRIES, TRIES_OF_CONTRARY = 2, 3

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 
-from llmexp.record.server_samples import GpuSample, ServerMetric, ServerSample
+from llmexp.serving.record.server_samples import GpuSample, ServerMetric, ServerSample
 
 LoadSeries = list[tuple[float, float]]
 """Times in seconds, and the values at them."""

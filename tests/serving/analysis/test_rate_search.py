@@ -5,8 +5,8 @@ import pytest
 
 from benchmarks.queues import SERVERS
 from benchmarks.trust_serving import FAR, search
-from llmexp.analysis.rate_search import Found, RateSearch
-from llmexp.analysis.saturation_point import RateAnswer
+from llmexp.serving.analysis.rate_search import Found, RateSearch
+from llmexp.serving.analysis.saturation_point import RateAnswer
 
 
 def run(going: RateSearch, answer: Callable[[float], bool | None]) -> tuple[Found, list[float]]:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from served_requests import answer
 
-from llmexp.analysis.load_window import LoadWindow
-from llmexp.record.requests import RequestSample
+from llmexp.serving.analysis.load_window import LoadWindow
+from llmexp.serving.record.requests import RequestSample
 
 FAILED = "HTTP status 500: no"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from llmexp.record.requests import RequestSample
+from llmexp.serving.record.requests import RequestSample
 
 
 @dataclass(frozen=True)
