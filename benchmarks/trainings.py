@@ -19,8 +19,8 @@ from pydantic import Field
 from benchmarks.faults.sitecustomize import FAULTS
 from llmexp.record.folder import find_runs
 from llmexp.record.samples import Record
-from llmexp.record.trained import TrainedRun
 from llmexp.report.row import read_row
+from llmexp.training.trained_run import TrainedRun
 
 HERE = Path(__file__).parent
 KEPT = HERE / "trainings.jsonl"
@@ -123,7 +123,8 @@ def trained(words: Sequence[str], variables: dict[str, str], python: str) -> Tra
         command = [python, "-m", "llmexp", *words]
         subprocess.run(command, cwd=folder, env=os.environ | variables, check=False, stdout=subprocess.DEVNULL)
         rows = [read_row(run) for run in find_runs(Path(folder) / "outputs")]
-        return rows[0].trained if rows else None
+        did = rows[0].trained if rows else None
+        return did if isinstance(did, TrainedRun) else None
 
 
 def _keep(run: Training, path: Path) -> None:

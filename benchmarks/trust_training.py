@@ -12,7 +12,7 @@ from itertools import combinations
 from benchmarks.figure import Figure
 from benchmarks.rates import rate
 from benchmarks.trainings import Training, read_trainings
-from llmexp.analysis.same_training import DIFFERENT, SAME, same_training
+from llmexp.analysis.sameness import DIFFERENT, SAME, same_training
 
 # Limits in percent.
 FALSE_ALARMS, MISSED = 2.0, 5.0

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from llmexp.analysis.same_training import Sameness
+from llmexp.analysis.sameness import Sameness
 from llmexp.answers.versioned import Answer, Figure, Part, SchemaName, figure
 from llmexp.report.baseline import Measured
 from llmexp.report.compare import Comparison, Difference, MetricRatio

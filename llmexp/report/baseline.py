@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, SerializeAsAny, ValidationError, ValidationInfo, field_validator
 
+from llmexp.analysis.sameness import DoneTraining
 from llmexp.errors import ConfigError
 from llmexp.record.flat import flat
 from llmexp.record.reading import OddFileError, parsed, read_text
 from llmexp.record.result import Metric, RunStatus, to_json
 from llmexp.record.samples import Record
-from llmexp.record.trained import TrainedRun
 from llmexp.record.writing import write_atomically
+from llmexp.registry import get_task
 from llmexp.report.compare import environment_of, settings_of
 from llmexp.report.row import Row
 from llmexp.version import __version__
@@ -40,10 +41,20 @@ class Measured(Record):
     unstable: str = Field("", description="why the measurement is unstable as a whole; empty where it is not")
     rate: str = Field(description="the metric that says how fast the task is")
     metrics: dict[str, Metric] = Field(description="means over repeats, their deviation and number")
-    trained: TrainedRun | None = Field(
+    trained: SerializeAsAny[DoneTraining] | None = Field(
         None, description="what a training did, to be compared with others; None for other tasks, and in schema 1"
     )
     ended_at: str = ""
+
+    @field_validator("trained", mode="before")
+    @classmethod
+    def _of_its_task(cls, value: Any, known: ValidationInfo) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        kind = get_task(known.data.get("settings", {}).get("task.name", "")).trained_type
+        if kind is None:
+            raise ValueError("its task trains nothing")
+        return kind.model_validate(value)
 
     @property
     def is_measured(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from llmexp.analysis.inference import Estimate, log_ratio
 from llmexp.analysis.metric import Better
-from llmexp.analysis.same_training import Sameness, where_asked
+from llmexp.analysis.sameness import Sameness, where_asked
 from llmexp.record.flat import flat
 from llmexp.record.folder import RunFolder
 from llmexp.record.naming import NOT_MEASURED

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from llmexp.analysis.same_training import is_another, where_asked
+from llmexp.analysis.sameness import is_another, where_asked
 from llmexp.record.naming import NOT_MEASURED
 from llmexp.report.equivalence import Answer, of_rows
 from llmexp.report.row import Row

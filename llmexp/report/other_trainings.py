@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from llmexp.analysis.same_training import DIFFERENT, Sameness, same_training
+from llmexp.analysis.sameness import DIFFERENT, Sameness, same_training
 from llmexp.report.row import Row
 
 # Runs that did the same, and why they are told from the first cluster of their group.
@@ -24,7 +24,7 @@ def other_trainings(rows: Sequence[Row]) -> dict[Path, str]:
             groups.setdefault(tuple(row.asked_training.items()), []).append(row)
     # What runs did is read only where another was asked for the same.
     together = (group for group in groups.values() if len(group) > 1)
-    known = ([row for row in group if row.trained and row.trained.losses] for group in together)
+    known = ([row for row in group if row.trained and row.trained.has_losses] for group in together)
     return {path: why for group in known if group for path, why in _odd_ones(group).items()}
 
 

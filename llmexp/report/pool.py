@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import fsum, sqrt
 
-from llmexp.analysis.same_training import is_another, where_asked
+from llmexp.analysis.sameness import is_another, where_asked
 from llmexp.errors import ConfigError
 from llmexp.record.result import Metric
 from llmexp.report.baseline import Measured

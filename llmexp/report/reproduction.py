@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llmexp.analysis.same_training import is_another
+from llmexp.analysis.sameness import is_another
 from llmexp.record.result import RunStatus
 from llmexp.report.compare import Comparison
 from llmexp.report.equivalence import Answer

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from llmexp.analysis.sameness import DoneTraining
 from llmexp.record.folder import RunFolder
 from llmexp.record.plan import PROGRAM, RunPlan
 from llmexp.record.result import Metric, RunResult, RunStatus, Stability
-from llmexp.record.trained import TrainedRun
 from llmexp.registry import get_task
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Row:
         return {}
 
     @property
-    def trained(self) -> TrainedRun | None:
+    def trained(self) -> DoneTraining | None:
         """What the run did as a training; None where its task is none, or where it was not measured to its end."""
         return None
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from llmexp.analysis.many_rows import MARGIN, RowsVerdict, verdicts
 from llmexp.analysis.metric import Better, MetricSpec
-from llmexp.analysis.same_training import UNKNOWN, Sameness, is_another, where_asked
+from llmexp.analysis.sameness import UNKNOWN, Sameness, is_another, where_asked
 from llmexp.errors import ConfigError, unknown
 from llmexp.record.result import Metric
 from llmexp.registry import get_task
@@ -44,7 +44,7 @@ class PairedRow:
     @property
     def lacks_evidence(self) -> bool:
         """Tell whether the first set alone keeps nobody from knowing that both did the same training."""
-        told = self.b.trained is not None and bool(self.b.trained.sequences)
+        told = self.b.trained is not None and self.b.trained.has_data
         return told and self.training is not None and self.training.answer == UNKNOWN
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from llmexp.analysis.many_rows import ERROR
-from llmexp.analysis.same_training import UNKNOWN
+from llmexp.analysis.sameness import UNKNOWN
 from llmexp.report.baseline import Measured
 from llmexp.report.cells import in_unit
 from llmexp.report.columns import Column

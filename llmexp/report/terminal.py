@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from llmexp.analysis.same_training import Sameness, is_another
+from llmexp.analysis.sameness import Sameness, is_another
 from llmexp.report.cells import in_unit
 from llmexp.report.columns import Column
 from llmexp.report.compare import Comparison, Difference, MetricRatio, ending

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from llmexp.analysis.contention import Machine
 from llmexp.analysis.metric import Metrics
 from llmexp.analysis.quantity import Measurement
+from llmexp.analysis.sameness import DoneTraining
 from llmexp.analysis.stability import AnyRepeat, judge
 from llmexp.analysis.window import read_repeat
 from llmexp.record.digits import rounded
@@ -202,6 +203,8 @@ class TaskReport:
     """The type of a run's row in a report."""
     trains: ClassVar[bool] = False
     """True where runs train a model, so that the cost of a whole training can be asked of them."""
+    trained_type: ClassVar[type[DoneTraining] | None] = None
+    """The type of what a row says that its run did as a training; None where runs train nothing."""
     section_type: ClassVar[type[ReportSection]] = ReportSection
     """The part of a report that shows the task's runs; tasks with the same section share a table."""
 

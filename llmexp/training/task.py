@@ -32,6 +32,7 @@ from llmexp.training.report.row import TrainingRow
 from llmexp.training.report.searched_batch_plot import draw_search
 from llmexp.training.report.section import TrainingSection
 from llmexp.training.short_run import pilot
+from llmexp.training.trained_run import TrainedRun
 from llmexp.training.unused_keys import unused_keys
 
 # Two repeats may agree by chance, which would end the run too early.
@@ -49,6 +50,7 @@ class Training(Task[TrainingConfig, TrainingPlan]):
     curves = ("loss",)
     row_type = TrainingRow
     trains = True
+    trained_type = TrainedRun
     section_type = TrainingSection
 
     def __init__(self, name: str) -> None:

@@ -10,8 +10,8 @@ import pytest
 from benchmarks.faults.sitecustomize import FAULTS
 from benchmarks.trainings import BROKEN, HERE, PROTOCOL, TASKS, Training, trained
 from benchmarks.trust_training import UNSEEN, training_verdicts
-from llmexp.analysis.same_training import same_training
-from llmexp.record.trained import TrainedRun
+from llmexp.analysis.sameness import same_training
+from llmexp.training.trained_run import TrainedRun
 
 
 @cache

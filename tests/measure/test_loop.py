@@ -12,7 +12,7 @@ from llmexp.measure.batch import MicroBatch, Packing
 from llmexp.measure.clock import HostClock, Mark
 from llmexp.measure.loop import StepLoop, digest_of
 from llmexp.record.samples import StepSample, digest_text
-from llmexp.record.trained import added
+from llmexp.training.report.trained import added
 
 ROWS = [[5, 3, 9, 250], [1, 1, 7, 2], [0, 0, 0, 0], [4, 4, 4, 4]]
 

@@ -6,9 +6,9 @@ import pytest
 
 from llmexp.errors import ConfigError
 from llmexp.record.result import Metric
-from llmexp.record.trained import TrainedRun
 from llmexp.report.baseline import Measured
 from llmexp.report.pool import pool
+from llmexp.training.trained_run import TrainedRun
 
 VALUES = (101.0, 99.0, 104.0, 97.0, 100.0, 92.0)
 

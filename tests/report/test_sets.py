@@ -5,11 +5,11 @@ import pytest
 
 from llmexp.errors import ConfigError
 from llmexp.record.result import Metric, Stability
-from llmexp.record.trained import TrainedRun
 from llmexp.report.baseline import load, measured, save
 from llmexp.report.row import read_row
 from llmexp.report.sets import compare_sets
 from llmexp.report.sets_terminal import print_sets
+from llmexp.training.trained_run import TrainedRun
 
 UNSTABLE = Stability(verdict="unstable", reasons=["contention: other processes took 1.00 of 2 cores"])
 
@@ -105,6 +105,14 @@ def test_a_row_that_was_asked_to_learn_otherwise_is_compared(row):
     other = did(losses=(6.2, 6.2), update=0.0, requested={"optimizer.lr": "0.0"})
     found = compare_sets([a.model_copy(update={"trained": did()})], [b.model_copy(update={"trained": other})])
     assert outcomes(found) == {"Naive": "better"}
+
+
+def test_a_baseline_with_a_training_of_a_task_that_trains_nothing_is_damaged(row, tmp_path):
+    known = row(mean=100).model_copy(update={"trained": did()})
+    path = tmp_path / "baseline.json"
+    save(path, [known.model_copy(update={"settings": known.settings | {"task.name": "serve"}})])
+    with pytest.raises(ConfigError, match=r"is damaged: rows.0.trained: .*its task trains nothing"):
+        load(path)
 
 
 def test_an_old_baseline_cannot_tell_whether_the_training_is_the_same(row, tmp_path):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from llmexp.analysis.same_training import DIFFERENT, SAME, Sameness, asked_otherwise, same_training
+from llmexp.analysis.sameness import DIFFERENT, SAME, Sameness, asked_otherwise, same_training
 from llmexp.training.report.programs import engine_names
 from llmexp.training.report.row import TrainingRow
 from llmexp.training.report.trained import COMPARED_STEPS, changes_of_training

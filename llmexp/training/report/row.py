@@ -7,10 +7,10 @@ from functools import cached_property
 from typing import Any
 
 from llmexp.record.result import Batch, Metric
-from llmexp.record.trained import TrainedRun
 from llmexp.report.row import Row
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.report.trained import asked_training, read_trained
+from llmexp.training.trained_run import TrainedRun
 
 # On cpu there is no allocator to ask, and the process's memory says little about a small model, so the bytes of its
 # training state are used.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from statistics import fmean
@@ -12,11 +12,11 @@ from llmexp.method import Techniques
 from llmexp.record.flat import flat
 from llmexp.record.folder import RunFolder
 from llmexp.record.reading import LONGEST_LINES_BYTES, read_text
-from llmexp.record.samples import StepSample, TrainingSummary
-from llmexp.record.trained import TrainedRun, added
+from llmexp.record.samples import StepSample, TrainingSummary, digest_text
 from llmexp.record.what_ran import WhatRan
 from llmexp.schema import Section
 from llmexp.training.plan.training_plan import TrainingPlan
+from llmexp.training.trained_run import TrainedRun
 
 # Later steps amplify differences of rounding.
 COMPARED_STEPS = 10
@@ -126,6 +126,11 @@ def _sequences(plan: TrainingPlan, steps: Sequence[Sequence[StepSample]]) -> lis
             break
         found.append(added(digests))
     return found
+
+
+def added(digests: Iterable[str]) -> str:
+    """Return the digest of all sequences of several ranks."""
+    return digest_text(sum(int(digest, 16) for digest in digests))
 
 
 def _largest(

@@ -1,7 +1,7 @@
 import os
 
-from llmexp.record.trained import added
 from llmexp.report.row import read_row
+from llmexp.training.report.trained import added
 
 
 def did(folder):

@@ -1,4 +1,4 @@
-"""A verdict whether two runs that were asked for the same training did the same.
+"""What a run did as a training: the evidence by which two runs are found to have learned the same, or not.
 
 docs/numbers.md has the limits, which are what layouts and library versions were seen to differ by, and
 `python -m benchmarks trust` says how often they err.
@@ -6,59 +6,47 @@ docs/numbers.md has the limits, which are what layouts and library versions were
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from math import inf, isnan
-from typing import Final, Literal, TypeGuard
 
+from pydantic import Field
+
+from llmexp.analysis.sameness import DIFFERENT, SAME, UNKNOWN, DoneTraining, Sameness
 from llmexp.dtypes import format_of
-from llmexp.record.trained import TrainedRun
+from llmexp.record.samples import Number
 
-SAME: Final = "same"
-DIFFERENT: Final = "different"
-UNKNOWN: Final = "unknown"
 # The tolerated factor between the first step's largest updates, of which ranks sample different elements.
 UPDATES_WITHIN = 4.0
-Answer = Literal["same", "different", "unknown"]
 
 
-@dataclass(frozen=True)
-class Sameness:
-    """The answer with its reason, and the largest difference of a step's losses as a share, where both have some."""
+class TrainedRun(DoneTraining):
+    """The first steps of a run's first repeat, warm-up included, and what it was asked to learn by."""
 
-    answer: Answer
-    reason: str = ""
-    losses_apart: float | None = None
+    parameters_in: str = Field(description="the parameters' dtype")
+    losses: list[Number] = Field(description="of each step, the mean over ranks and passes")
+    sequences: list[str] = Field(
+        default_factory=list, description="a digest of those that each step read; none where the ranks did not say"
+    )
+    products_in: str | None = Field(None, description="the dtypes of the matrix products that ran; None where unseen")
+    gradient_norm: float | None = Field(None, description="of the first step, over the whole model")
+    largest_update: float | None = Field(None, description="of a parameter by the first step, of a sample")
+    draws: str = Field("", description="what makes equal trainings differ by chance, such as dropout; empty if nothing")
 
+    @property
+    def has_losses(self) -> bool:
+        """Tell whether the losses of its steps are known."""
+        return bool(self.losses)
 
-def is_another(found: Sameness | None) -> TypeGuard[Sameness]:
-    """Tell whether runs that were asked for the same training are known to have done another."""
-    return found is not None and found.answer == DIFFERENT
+    @property
+    def has_data(self) -> bool:
+        """Tell whether each step's sequences are known."""
+        return bool(self.sequences)
 
-
-def asked_otherwise(one: Mapping[str, str], other: Mapping[str, str]) -> dict[str, tuple[str | None, str | None]]:
-    """Return the settings in which two runs were asked for another training, each with both values."""
-    keys = dict.fromkeys([*one, *other])
-    return {key: (one.get(key), other.get(key)) for key in keys if one.get(key) != other.get(key)}
-
-
-def same_training(one: TrainedRun | None, other: TrainedRun | None) -> Sameness:
-    """Judge two runs that were asked for the same training."""
-    if one is None or other is None:
-        return Sameness(UNKNOWN, "nothing is known of one run's training")
-    apart = _losses_apart(one, other)
-    if reason := _why_different(one, other, apart):
-        return Sameness(DIFFERENT, reason, apart)
-    return Sameness(UNKNOWN if (doubt := _why_unknown(one, other)) else SAME, doubt, apart)
-
-
-def where_asked(one: TrainedRun | None, other: TrainedRun | None) -> Sameness | None:
-    """Judge two runs; None where neither is a training, or where they were not asked for the same one."""
-    if one is None and other is None:
-        return None
-    if one and other and one.requested != other.requested:
-        return None
-    return same_training(one, other)
+    def against(self, other: TrainedRun) -> Sameness:
+        """Judge another run that was asked for the same training."""
+        apart = _losses_apart(self, other)
+        if reason := _why_different(self, other, apart):
+            return Sameness(DIFFERENT, reason, apart)
+        return Sameness(UNKNOWN if (doubt := _why_unknown(self, other)) else SAME, doubt, apart)
 
 
 def _why_different(one: TrainedRun, other: TrainedRun, apart: float | None) -> str:

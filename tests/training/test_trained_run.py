@@ -2,9 +2,9 @@ from math import nan
 
 import pytest
 
-from llmexp.analysis.same_training import same_training, where_asked
+from llmexp.analysis.sameness import same_training, where_asked
 from llmexp.dtypes import FORMATS, of_parameters
-from llmexp.record.trained import TrainedRun
+from llmexp.training.trained_run import TrainedRun
 
 
 def did(**changes) -> TrainedRun:
