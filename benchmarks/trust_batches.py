@@ -9,8 +9,8 @@ import numpy as np
 
 from benchmarks.figure import Figure
 from benchmarks.rates import rate
-from llmexp.analysis.batch_gain import WORTH, batch_gain
 from llmexp.record.result import Metric
+from llmexp.training.analysis.batch_gain import WORTH, batch_gain
 
 # A search that ends at 12 tries these once each and 12 twice.
 TRIED, FOUND = (2, 4, 8), 12

@@ -26,7 +26,7 @@ FLOORS = (
     ("serving.config", "training.config"),
     ("method", "registry"),
     ("record",),
-    ("analysis", "bundle", "inputs", "measure", "traces", "serving.record"),
+    ("analysis", "bundle", "inputs", "measure", "traces", "micro.record", "serving.record"),
     ("micro.families", "serving.analysis", "serving.plan", "training.plan"),
     # The keys of task=micro are those of its families.
     ("launch", "report", "micro.config"),
@@ -44,7 +44,7 @@ OF_RANKS = (
     *("schema", "dtypes", "machine", "hook", "version", "launch.spawn", "launch.supervisor", "launch.server_address"),
     *("launch.server_answer", "launch.no_steps_hint", "training.config", "training.plan"),
     *("serving.config", "serving.plan", "serving.record", "serving.analysis"),
-    *("micro.config", "micro.families", "micro.plan"),
+    *("micro.config", "micro.families", "micro.plan", "micro.record"),
 )
 # A library and the only rooms that may import it.
 ONLY_IN = {
@@ -95,10 +95,17 @@ OF_ONE_ENGINE = (
     "launchers.micro",
     "launchers.serving",
 )
-# A task's own: engines plan it, and others know it by its name; what it shares lies in rooms that all tasks import.
-OF_ONE_TASK = ("training", "serving", "micro")
-# Engines do the work of tasks, and published figures stand beside their runs, which others know by the registry alone.
-OF_ALL_TASKS = ("launchers", "paper")
+# A task's own, and who imports it: the engines that do its work with what their ranks share, and published figures that
+# stand beside its runs. Others know tasks by the registry alone; what tasks share lies in rooms that all import.
+OF_ONE_TASK = {
+    "training": (
+        "paper",
+        *(f"launchers.{room}" for room in ("deepspeed", "megatron", "script", "torch_native", "training")),
+        *(f"launchers.{room}" for room in ("data", "models")),
+    ),
+    "serving": ("paper", "launchers.serving"),
+    "micro": ("paper", "launchers.micro"),
+}
 # What makes a command slow to answer where it is imported before it is needed.
 LAZY = (
     "torch",
@@ -187,7 +194,7 @@ def offences(module: str, source: str) -> list[str]:
             wrong.append(name)
         if own and any(within(own, (one,)) and not within(module, (one,)) for one in OF_ONE_ENGINE):
             wrong.append(name)
-        if own and any(within(own, (one,)) and not within(module, (one, *OF_ALL_TASKS)) for one in OF_ONE_TASK):
+        if own and any(within(own, (one,)) and not within(module, (one, *by)) for one, by in OF_ONE_TASK.items()):
             wrong.append(name)
         if own and within(own, ("paper",)) and not within(module, ("paper",)):
             wrong.append(name)
@@ -260,6 +267,7 @@ def test_a_worker_reaches_no_drivers_side(worker: str) -> None:
     found = reached([worker])
     wrong = {name: by for name, by in found.items() if name in DRIVERS_SIDE or not within(name, OF_RANKS)}
     assert {name: by for name, by in wrong.items() if name} == {}
+    assert len([task for task in OF_ONE_TASK if any(within(name, (task,)) for name in found)]) == 1
 
 
 @pytest.mark.parametrize(
@@ -282,6 +290,10 @@ def test_a_worker_reaches_no_drivers_side(worker: str) -> None:
         ("launchers.rank.frame", "import uvloop"),
         ("serving.task", "from llmexp.training.metrics import METRICS"),
         ("cli.jobs", "from llmexp.training.metrics import METRICS"),
+        ("launchers.deepspeed.worker", "from llmexp.serving.record.requests import RequestSample"),
+        ("launchers.rank.frame", "from llmexp.training.config import TrainingConfig"),
+        ("frame.levels", "from llmexp.serving.record.requests import RequestSample"),
+        ("record.mlflow.points", "def f():\n    from llmexp.micro.record import CallSample"),
         ("training.report.section", "from llmexp.paper.printed import SOURCE"),
         ("cli.published", "def f():\n    from llmexp.paper.reference import PAPER"),
         ("cli.jobs", "from hydra._internal.hydra import Hydra"),

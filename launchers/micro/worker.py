@@ -23,7 +23,8 @@ from llmexp.measure.calls import CallProtocol, Timed, time_calls
 from llmexp.measure.clock import Clock, clock_for
 from llmexp.micro.families.base import DEVICE, HOST, Family, MicroPoint
 from llmexp.micro.plan.micro_plan import MicroPlan
-from llmexp.record.samples import CallSample, RankSummary
+from llmexp.micro.record import CallSample
+from llmexp.record.samples import RankSummary
 from llmexp.registry import get_family
 
 Maker = Callable[[MicroPoint, CasePlace], Case]

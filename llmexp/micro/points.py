@@ -10,8 +10,9 @@ from llmexp.analysis.quantity import Measurement, over_repeats
 from llmexp.analysis.window import Repeat
 from llmexp.micro.families.base import MicroPoint
 from llmexp.micro.plan.micro_plan import MicroPlan
+from llmexp.micro.record import CallSample
 from llmexp.record.result import ResultPoint
-from llmexp.record.samples import CallSample, RankSummary, read_samples
+from llmexp.record.samples import RankSummary, read_samples
 from llmexp.registry import get_family
 
 DURING, BEFORE = "the run ended while this was measured", "the run ended before this was measured"

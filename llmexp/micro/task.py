@@ -14,11 +14,11 @@ from llmexp.micro.limits import LIMITS
 from llmexp.micro.plan.micro_plan import MicroPlan
 from llmexp.micro.plan.micro_points import points_of
 from llmexp.micro.points import MicroRepeat, read_unfinished, results
+from llmexp.micro.record import CallSample
 from llmexp.micro.report.curves import draw_curves
 from llmexp.micro.report.section import MicroSection
 from llmexp.record.result import Metric, ResultPoint, Stability
 from llmexp.record.run_id import identity
-from llmexp.record.samples import CallSample
 from llmexp.registry import get_engine
 from llmexp.report.row import Row
 from llmexp.tasks.base import Task

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -89,32 +88,6 @@ class StepSample(Sample):
 def digest_text(digest: int) -> str:
     """Return a digest of 64 bits, whatever its sign, as JSON can hold it: 16 hexadecimal digits."""
     return f"{digest % 2**64:016x}"
-
-
-class CallSample(Sample):
-    """One point of a microbenchmark: the times of its samples, each the mean of several calls where these are short."""
-
-    times_s: list[float] = Field(description="of one call, a value a sample; empty where there is a problem")
-    calls: int = Field(1, description="in each sample")
-    input_sets: int = Field(
-        1, description="sets of inputs that calls take in turn, so that no cache holds the next one"
-    )
-    problem: str = Field("", description="why the point could not be measured")
-    what_ran: str = Field("", description="the kernel or backend, where there are several")
-    sm_clock_megahertz: float | None = Field(None, description="after the point, cuda only")
-    temperature_celsius: float | None = Field(None, description="after the point, cuda only")
-
-    model_config = ConfigDict(extra="forbid")
-
-    @property
-    def median_s(self) -> float:
-        """The median time of a call; raises StatisticsError where there is a problem."""
-        return median(self.times_s)
-
-    @property
-    def values(self) -> dict[str, float]:
-        """The median time of a call."""
-        return {"call_time_s": self.median_s} if self.times_s else {}
 
 
 class StateBytes(Record):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from llmexp.analysis.batch_search import BatchSearch, LargestBatch, Probe
 from llmexp.record.result import PointVerdict, ResultPoint, RunResult, RunStatus
 from llmexp.schema.section import MAX
 from llmexp.tasks.resolve import resolve
+from llmexp.training.analysis.batch_search import BatchSearch, LargestBatch, Probe
 from llmexp.training.config.run import FIT_TRIES, BatchConfig
 from llmexp.training.plan.fit import largest_micro
 from llmexp.training.plan.training_plan import TrainingPlan

@@ -11,7 +11,8 @@ from llmexp.analysis.window import Repeat
 from llmexp.micro.limits import LIMITS
 from llmexp.micro.plan.micro_plan import MicroPlan
 from llmexp.micro.points import MicroRepeat
-from llmexp.record.samples import CallSample, RankSummary
+from llmexp.micro.record import CallSample
+from llmexp.record.samples import RankSummary
 
 SIZES = (2**16, 2**20, 2**26)
 COPIES = ("micro=copies", "micro.copies.kinds=[device_to_device]", f"micro.copies.bytes={[*SIZES]}")

@@ -11,7 +11,7 @@ from planning import make_plan
 from llmexp.errors import ConfigError
 from llmexp.micro.plan.micro_plan import MicroPlan
 from llmexp.micro.points import BEFORE, DURING, read_unfinished, results
-from llmexp.record.samples import CallSample
+from llmexp.micro.record import CallSample
 
 WORDS = ("task=micro", "hardware=cpu")
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from llmexp.analysis.scaling import efficiency
 from llmexp.report.ratio import RateRatio
+from llmexp.training.analysis.scaling import efficiency
 from llmexp.training.report.row import TrainingRow
 
 Kind = Literal["weak", "strong"]

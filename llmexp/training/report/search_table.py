@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from llmexp.analysis.batch_gain import WORTH, BatchGain
 from llmexp.record.digits import rounded
 from llmexp.report.columns import Column, ReportTable
+from llmexp.training.analysis.batch_gain import WORTH, BatchGain
 from llmexp.training.report.searched_batch import SearchedBatch, is_vague
 
 _PAYS = {"pays": "faster", "saturated": "hardly faster", "unknown": "?"}

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from llmexp.analysis.batch_gain import WORTH, BatchGain, batch_gain
 from llmexp.record.digits import rounded
 from llmexp.record.result import ResultPoint
+from llmexp.training.analysis.batch_gain import WORTH, BatchGain, batch_gain
 from llmexp.training.largest_batch import BATCH, FITS, has_ended
 from llmexp.training.report.row import TrainingRow
 

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from llmexp.analysis.batch_gain import BatchGain
 from llmexp.analysis.inference import Estimate
 from llmexp.report.columns import ReportTable
+from llmexp.training.analysis.batch_gain import BatchGain
 from llmexp.training.report.search_table import search_tables
 from llmexp.training.report.searched_batch import SearchedBatch
 

@@ -3,7 +3,7 @@ from math import log
 import pytest
 
 from benchmarks.trust_batches import Searches, answers
-from llmexp.analysis.batch_gain import WORTH, batch_gain
+from llmexp.training.analysis.batch_gain import WORTH, batch_gain
 
 TRIES = 2000
 

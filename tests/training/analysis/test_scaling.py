@@ -1,6 +1,6 @@
 import pytest
 
-from llmexp.analysis.scaling import efficiency
+from llmexp.training.analysis.scaling import efficiency
 
 
 @pytest.mark.parametrize(

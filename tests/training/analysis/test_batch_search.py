@@ -3,7 +3,7 @@ from collections.abc import Callable
 
 import pytest
 
-from llmexp.analysis.batch_search import BatchSearch, LargestBatch, Probe
+from llmexp.training.analysis.batch_search import BatchSearch, LargestBatch, Probe
 
 
 def run(search: BatchSearch, fits: Callable[[int], bool]) -> tuple[LargestBatch, list[Probe]]:
