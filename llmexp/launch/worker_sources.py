@@ -9,6 +9,8 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
+from llmexp.registry import FAMILIES
+
 # The packages of llmexp, which setup.py maps to folders of their own.
 _ROOTS = ("llmexp", "llmexp.launchers")
 # What a worker may be. The launchers of ranks, which a command names too, are the driver's side.
@@ -17,6 +19,10 @@ _WORKERS = "llmexp.launchers."
 _OF_RANKS = (_WORKERS, "llmexp.measure.")
 # The fork server imports the first module by a name that it is given, so no import statement shows it.
 _FORKED, _FORKER = "llmexp.launchers.rank.forked", "llmexp.launch.fork_server"
+# Families of microbenchmarks are imported by the names that the registry has, and they name what their ranks call.
+_FAMILIES = {place.partition(":")[0] for place in FAMILIES.values()}
+_ASKS_FOR_FAMILIES = {"llmexp.registry.families", "llmexp.registry.get_family"}
+_NAMED = re.compile(r"\"(llmexp(?:\.\w+)+):\w+\"")
 # An import anywhere in the file, also one in brackets over several lines.
 _IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+import\s+(\([^)]*\)|[^\n#]+)|import\s+([\w.]+))", re.MULTILINE)
 # A type checker alone imports these.
@@ -75,7 +81,10 @@ def _reached(workers: Sequence[str], known: dict[str, Path]) -> set[str]:
         path = known.get(name) or _source(name)
         if path is None:
             raise MissingSourceError(f"module {name} is imported in {', '.join(workers)}, and has no source")
-        imported = [each for each in _imported(path.read_text()) if each.partition(".")[0] in own]
+        source = path.read_text()
+        imported = [each for each in _imported(source) if each.partition(".")[0] in own]
+        imported += _FAMILIES if _ASKS_FOR_FAMILIES & set(imported) else ()
+        imported += _NAMED.findall(source) if name in _FAMILIES else ()
         waiting += [each for each in imported if each in known or _source(each)]
         lost = next((each for each in imported if not _is_there(each, known)), None)
         if lost:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from marks import slow
 
+from llmexp import launchers
 from llmexp.launch.worker_sources import MissingSourceError, worker_sources
 
 SHARED = {
@@ -55,6 +56,14 @@ def test_all_that_a_worker_really_imports_is_in_the_digest(engine: str) -> None:
 def test_a_forked_rank_has_its_forker_too() -> None:
     forked = names("python", "-m", "llmexp.launch.fork_server", TORCH, "2")
     assert forked - names("-m", TORCH) == {"rank/forked.py"}
+
+
+def test_what_ranks_of_microbenchmarks_call_is_in_their_digest_though_families_name_it() -> None:
+    found = names("-m", "llmexp.launchers.micro.worker")
+    called = {f"micro/{path.name}" for path in (Path(launchers.__path__[0]) / "micro").glob("*.py")}
+    assert called - found == {"micro/engine.py"}
+    assert {"families/gemm.py", "families/disk.py"} <= found
+    assert "micro/gemm.py" not in names("-m", TORCH)
 
 
 def test_a_worker_of_another_package_reaches_what_its_own_modules_import(
