@@ -12,8 +12,11 @@ TABLES ?= gpu_modules gpu_mfu gpu_7b gpu_finetune
 WORDS  ?=
 
 # Which parts `make gpu-parts` measures, and what a bare machine lacks for them besides what is in wheelhouse.txt.
-PARTS  ?= 1 2 3 4
-GPU_WHEELS := liger-kernel megatron-core bitsandbytes pytest pluggy iniconfig
+PARTS  ?= 1 2 3 4 5
+# torchtitan, of the time of torch 2.11, trains beside llmexp in the last part; what follows it here is what it imports.
+TITAN := torchtitan==0.2.2
+GPU_WHEELS := liger-kernel megatron-core bitsandbytes pytest pluggy iniconfig \
+  $(TITAN) torchdata datasets dill multiprocess xxhash tyro docstring-parser typeguard tomli
 
 # SLURM_TESTS='slurm and not slow' leaves out what takes half a minute or more each, or another test shows more quickly.
 SLURM_TESTS ?= slurm
@@ -117,8 +120,8 @@ gpu: $(VENV)/.installed-train,serve,dev  ## run the tests marked gpu, then measu
 	for table in $(TABLES); do $(BIN)/python -m llmexp +experiment=$$table $(WORDS) || ended=$$?; done; \
 	  $(BIN)/llmexp report $(addprefix outputs/,gpu_limits gpu_serve $(TABLES)) --largest-batch --into docs/results && exit $$ended
 
-gpu-parts: $(VENV)/.installed-train,megatron,serve,dev  ## measure one GPU in four parts of six minutes, what tells most first: PARTS='2 3' for some
-	@$(PIP) --constraint $(VENV)/constraints.txt liger-kernel
+gpu-parts: $(VENV)/.installed-train,megatron,serve,dev  ## measure one GPU in five parts of six minutes, what tells most first: PARTS='2 3' for some
+	@$(PIP) --constraint $(VENV)/constraints.txt liger-kernel $(TITAN)
 	@$(BIN)/python -m benchmarks.gpu_parts $(PARTS)
 
 gpu-wheels: wheelhouse  ## collect in ./.wheels what gpu-parts needs on a machine with torch and no network, for Python PY

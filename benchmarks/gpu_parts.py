@@ -1,8 +1,8 @@
-"""Measures one GPU in four parts of at most six minutes each, without a network: what tells most comes first.
+"""Measures one GPU in five parts of at most six minutes each, without a network: what tells most comes first.
 
     make gpu-parts         # in .venv
     make gpu-wheels        # where there is a network, for a machine with torch, transformers, peft, triton, and none:
-    python3 -m benchmarks.gpu_parts 1 --wheels .wheels        # there; then 2, 3 and 4
+    python3 -m benchmarks.gpu_parts 1 --wheels .wheels        # there; then 2, 3, 4 and 5
 
 It is plain Python, because on such a machine it installs what it runs. Part 1 begins with all that is right or wrong
 and has no speed, at once; after that the card belongs to one run at a time.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import subprocess
 import sys
 import tarfile
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-PARTS = (1, 2, 3, 4)
+PARTS = (1, 2, 3, 4, 5)
 PART_S = 360
 # Traces are far larger than all other records, and stay where they are.
 TRACES = "trace"
@@ -42,6 +43,18 @@ TESTS = (
     "tests/launchers/attention/test_block.py",
     "tests/measure/test_memory.py",
     "tests/launchers/every_engine/test_cuda.py",
+)
+
+TITAN = (
+    "benchmarks/peers/torchtitan_7b.py --training.local_batch_size=${batch.micro} --training.seq_len=${data.seq_len} "
+    "--training.steps=1000 --training.dtype=bfloat16 --compile.enable --activation_checkpoint.mode=none "
+    "--metrics.log_freq=1 --metrics.disable_color_printing"
+)
+TRAINER = (
+    "benchmarks/peers/trainer_7b.py --seq_len ${data.seq_len} --per_device_train_batch_size ${batch.micro} "
+    "--gradient_accumulation_steps ${batch.accumulation} --max_steps 1000 --logging_steps 1 --optim adamw_torch_fused "
+    "--max_grad_norm 0 --lr_scheduler_type constant --save_strategy no --report_to none --disable_tqdm True "
+    "--torch_compile True"
 )
 
 # A name, what is typed, and for how many seconds at most it runs.
@@ -90,15 +103,44 @@ def steps(part: int, sequences: int) -> list[Step]:
     if part == 3:
         tuned = "task=finetune engine=torch model=7b data=synthetic data.seq_len=1024 parallelism.dp=1"
         measured = "precision=bf16_pure measure=quick measure.profile=false batch.micro=4"
+        served = "task=serve engine=transformers model=1b serve.rate=[8,max] serve.requests=64"
         return [
             Step("finetune", 140, f"{tuned} {measured} method=L+F,QL+F,L+F+C"),
-            Step("serve", 200, "task=serve engine=transformers model=1b serve.rate=[8,max] serve.requests=64"),
+            Step("serve", 150, f"{served} serve.prompt.tokens=512 serve.output.tokens=128"),
         ]
+    if part == 5:
+        return [*_peers(torch, batch), *_largest(few)]
     return [
         Step("kernels", 75, f"{torch} {batch} method=F kernels.flash=fa2,cudnn measure.steps=10"),
         Step("liger", 50, f"{torch} {batch} method=F kernels.liger=true measure.steps=10"),
         Step("recomputed", 80, f"{torch} method=F+R+C batch.micro=8 {SHORT}"),
         Step("modules", 120, "+experiment=gpu_modules method=F,F+C data.seq_len=2048 batch.micro=1"),
+    ]
+
+
+def _peers(torch: str, batch: str) -> list[Step]:
+    """Return F+C and other trainers on the same model, one after the other on the same card."""
+    script = f"engine=script {TRAINED} {batch}"
+    return [
+        Step("peers_ours", 60, f"{torch} {batch} method=F+C"),
+        Step("peers_torchtitan", 80, f"{script} engine.options.preset=torchtitan {_typed(TITAN)}"),
+        Step("peers_trainer", 80, f"{script} engine.launcher=python engine.options.preset=trainer {_typed(TRAINER)}"),
+    ]
+
+
+def _typed(command: str) -> str:
+    """Return the word that names a program's command line."""
+    return shlex.quote(f'engine.options.command="{command}"')
+
+
+def _largest(few: bool) -> list[Step]:
+    """Return methods of Table IV at batches of which the plan is least sure: the card says whether they fit."""
+    batches = {"Naive": 8, "F": 16, "F+C": 16} if few else {"Naive": 16, "F": 32, "F+C": 32}
+    table = "engine=torch model=7b data=synthetic data.seq_len=350 precision=bf16_pure parallelism.dp=1"
+    measured = "measure=quick measure.profile=false measure.warmup_steps=1 measure.steps=2"
+    return [
+        Step(f"largest_{method.replace('+', '')}", 45, f"{table} {measured} method={method} batch.micro={batch}")
+        for method, batch in batches.items()
     ]
 
 
@@ -132,7 +174,7 @@ def _commands(part: int, into: Path) -> Iterator[list[Command]]:
 
 
 def _command(step: Step, part: int, into: Path) -> Command:
-    words = [f"sweep.name=part{part}_{step.name}", f"sweep.outputs={into}", "tracking=none", *step.words.split()]
+    words = [f"sweep.name=part{part}_{step.name}", f"sweep.outputs={into}", "tracking=none", *shlex.split(step.words)]
     return step.name, [sys.executable, "-m", "llmexp", *words], step.limit_s
 
 

@@ -1,4 +1,4 @@
-"""The four parts of a GPU's first half hour: their words are planned here, and one is measured on the CPU."""
+"""The five parts of a GPU's first half hour: their words are planned here, and one is measured on the CPU."""
 
 from __future__ import annotations
 

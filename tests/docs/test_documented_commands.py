@@ -45,6 +45,8 @@ SHAPE = {
 RECORD = {"instruction": "Add the numbers.", "input": "1 2", "output": "3"}
 # What the pages call a program, a text or records of the reader's own.
 OWN_FILES = ("train.py", "sft.py", "corpus/a.txt")
+# What the pages name of the checkout.
+PEERS = [path.relative_to(ROOT) for path in (ROOT / "benchmarks" / "peers").glob("*_7b.py")]
 OWN_RECORDS = ("mine.jsonl", "a.jsonl")
 OWN_KEY = re.compile(rf"\+?({'|'.join(RunConfig.model_fields)})(\.[.\w]+)?=")
 
@@ -80,6 +82,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine" / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(128))
     for own in OWN_FILES:
         _write(tmp_path / own, "")
+    for peer in PEERS:
+        _write(tmp_path / peer, (ROOT / peer).read_text())
     for own in OWN_RECORDS:
         _write(tmp_path / own, json.dumps(RECORD) + "\n")
     for place, text in SHOWN_FILES.items():
