@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
-import time
 from collections.abc import Iterator
 from http.server import ThreadingHTTPServer
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
 from protocol_server import server
@@ -86,21 +85,22 @@ ENDLESS = {
 
 @pytest.fixture
 def endless(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A server that begins an answer, and goes on with it for ever."""
+    """A server that begins an answer, and goes on with it for as long as the test lasts."""
     begin, more = request.param
+    ended = Event()
 
     def serve(listening: socket.socket) -> None:
         with contextlib.suppress(OSError):
             connection, _ = listening.accept()
             with connection:
                 connection.sendall(begin)
-                while True:
+                while not ended.wait(0.05):
                     connection.sendall(more)
-                    time.sleep(0.05)
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
         Thread(target=serve, args=(listening,), daemon=True).start()
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        ended.set()  # where `more` is empty, sending it never fails
 
 
 @pytest.mark.parametrize("endless", ENDLESS.values(), ids=list(ENDLESS), indirect=True)
