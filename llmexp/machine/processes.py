@@ -28,9 +28,21 @@ def kernel() -> dict[str, Any]:
 def start_ticks(pid: int) -> int | None:
     """Return a process's start in clock ticks since the machine's; None where there is no process or no answer."""
     try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[_START_TICKS])
+        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[_START_TICKS])
     except (OSError, IndexError):
         return None
+
+
+def is_hidden(pid: int) -> bool:
+    """Tell whether there is a process of another user that may not be looked at, as /proc with hidepid has it."""
+    if start_ticks(pid) is None:
+        try:
+            os.kill(pid, 0)
+        except PermissionError:
+            return True
+        except ProcessLookupError:
+            pass
+    return False
 
 
 def started_at_s(pid: int) -> float:

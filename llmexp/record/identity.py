@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from llmexp.machine.processes import is_zombie, kernel, start_ticks, started_at_s
+from llmexp.machine.processes import is_hidden, is_zombie, kernel, start_ticks, started_at_s
 from llmexp.record.heartbeat import is_silent
 
 # The key, in a holder's identity, that promises signs of life; its value is their interval in seconds.
@@ -39,9 +39,9 @@ def is_alive(identity: Mapping[str, Any], ended_job: str | None = None, held: Pa
     """Tell whether the process of a `process_identity` still runs; a stopped process does.
 
     The kernel answers for a process that is visible here. For any other the file `held` is used: the process keeps it
-    locked if it is in another PID namespace of this machine, as in a container, and gives signs of life at it if it is
-    on another machine, whatever that machine's name. Processes of earlier versions give no signs of life and count as
-    running.
+    locked if it is hidden, or in another PID namespace of this machine, as in a container. It gives signs of life at
+    it if it is on another machine, whatever that machine's name. Processes of earlier versions give no signs of life
+    and count as running.
 
     A process that SLURM has ended does not run: one of the job `ended_job`, or one from before SLURM restarted this
     process's own job.
@@ -59,11 +59,11 @@ def is_alive(identity: Mapping[str, Any], ended_job: str | None = None, held: Pa
 
 
 def is_visible(identity: Mapping[str, Any]) -> bool:
-    """Tell whether the identity's process id means the same process here."""
+    """Tell whether the identity's process id means the same process here, and the process may be looked at."""
     here = kernel()
     if "boot_id" not in identity or not here:
         return bool(identity.get("host") == socket.gethostname())
-    return all(identity.get(name) == here[name] for name in here)
+    return all(identity.get(name) == here[name] for name in here) and not is_hidden(identity["pid"])
 
 
 def is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

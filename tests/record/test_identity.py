@@ -46,9 +46,11 @@ def holding(folder: RunFolder, start: list[str]) -> Iterator[subprocess.Popen[st
     command = [*start, sys.executable, "-c", HOLDING, str(folder.path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout
-        assert holder.stdout.readline() == "holds\n"
-        yield holder
-        holder.kill()
+        try:
+            assert holder.stdout.readline() == "holds\n"
+            yield holder
+        finally:
+            holder.kill()
 
 
 def test_a_clock_that_is_set_and_a_new_host_name_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,6 +91,20 @@ def test_a_run_in_another_pid_namespace_is_running_until_it_is_killed(tmp_path: 
 def test_a_run_is_seen_from_another_pid_namespace(tmp_path: Path, namespace: list[str]) -> None:
     folder = RunFolder(tmp_path / "run")
     look = [*namespace, sys.executable, "-c", LOOKING, str(folder.path)]
+    with holding(folder, []):
+        assert subprocess.check_output(look, text=True) == "running\n"
+    assert subprocess.check_output(look, text=True) == "killed\n"
+
+
+def test_a_run_of_another_user_is_seen_where_no_process_of_others_may_be_looked_at(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    nobody = "--reuid 65534 --regid 65534 --clear-groups"
+    unprivileged = f"{nobody} --inh-caps +dac_override --ambient-caps +dac_override"  # it still reads the folder
+    hidden = f'mount -t proc -o hidepid=2 proc /proc && exec setpriv {unprivileged} "$@"'
+    start = ["unshare", "--mount", "sh", "-c", hidden, "sh"]
+    if subprocess.run([*start, "true"], capture_output=True).returncode:
+        pytest.skip("processes cannot be hidden here")
+    look = [*start, sys.executable, "-c", LOOKING, str(folder.path)]
     with holding(folder, []):
         assert subprocess.check_output(look, text=True) == "running\n"
     assert subprocess.check_output(look, text=True) == "killed\n"
