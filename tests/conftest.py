@@ -79,6 +79,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    gc.disable()
     if config.option.cpu:
         config.pluginmanager.register(cpu_seconds)
 
@@ -106,9 +107,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What all tests share stays: it is large, and looking through it for garbage takes a sixth of many tests' time."""
+    """What all tests share stays: it is large, and looking through it for garbage takes a sixth of many tests' time.
+
+    It would also take a sixth of collection.
+    """
     gc.collect()
     gc.freeze()
+    gc.enable()
     gc.set_threshold(100_000, 50, 100)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Hashable
 from typing import Any
 
@@ -21,10 +22,14 @@ def tier(name: Hashable, quick: Container[Hashable], short: Container[Hashable])
 def lacks(source: str, expression: str) -> bool:
     """Tell whether no test of a file can have the mark that an expression begins with, as `slow and not gpu` does.
 
-    It is false for an expression that begins with anything else.
+    It is also true where the whole file has a mark that an expression rules out, as `not gpu and not slow` does. It is
+    false for any other expression, such as one with `or`.
     """
+    if re.fullmatch(r"not \w+( and not \w+)*", expression):
+        names = "|".join(term.removeprefix("not ") for term in expression.split(" and "))
+        return bool(re.search(rf"^pytestmark = .*\bmark\.({names})\b", source, re.MULTILINE))
     first = expression.split(" ")[0]
-    if first in ("", "not") or not first.isidentifier():
+    if first in ("", "not") or not first.isidentifier() or " or " in expression:
         return False
     helpers = {"slow": ("slow(", "tier("), "sweep": ("tier(",)}
     return not any(word in source for word in (f"mark.{first}", *helpers.get(first, ())))

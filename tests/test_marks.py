@@ -27,6 +27,12 @@ def test_only_four_files_have_tests_for_a_gpu() -> None:
         ("@pytest.mark.ranks", "not gpu and not slow", False),
         ("@pytest.mark.ranks", "", False),
         ("@pytest.mark.ranks", "(gpu or slow)", False),
+        ("pytestmark = [pytest.mark.ranks, pytest.mark.slow]", "not gpu and not slow", True),
+        ("pytestmark = pytest.mark.slow", "slow and not gpu", False),
+        ("pytestmark = pytest.mark.slow", "not gpu or slow", False),
+        ("pytestmark = pytest.mark.slowest", "not slow", False),
+        ("@pytest.mark.slow", "not slow", False),
+        ("@pytest.mark.ranks", "slow or not slow", False),
     ],
 )
 def test_a_file_is_left_out_where_no_test_of_it_can_have_the_mark(source: str, expression: str, without: bool) -> None:

@@ -3,8 +3,6 @@ from math import exp, log, sqrt
 from statistics import fmean
 
 import pytest
-from scipy.special import stdtrit
-from scipy.stats import binomtest
 
 from llmexp.analysis.inference import (
     Estimate,
@@ -25,6 +23,8 @@ from llmexp.record.result import Metric
 @pytest.mark.parametrize("freedom", [1, 1.5, 2, 2.7, 4, 9, 26, 120, 1999, 5000])
 @pytest.mark.parametrize("confidence", [0.9, 0.95, 0.99, 0.995])
 def test_students_factors_are_scipys(freedom, confidence):
+    from scipy.special import stdtrit
+
     assert t_factor(freedom, confidence) == pytest.approx(
         stdtrit(freedom, (1 + confidence) / 2), rel=1e-5 if freedom < 2000 else 2e-3
     )
@@ -32,6 +32,8 @@ def test_students_factors_are_scipys(freedom, confidence):
 
 @pytest.mark.parametrize(("kept", "count"), [(1.0, 50), (0.9, 100), (0.5, 7), (0.0, 12), (0.99, 2000)])
 def test_the_interval_of_a_share_is_wilsons(kept, count):
+    from scipy.stats import binomtest
+
     found = binomtest(round(kept * count), count).proportion_ci(0.98, method="wilson")
     share = round(kept * count) / count
     assert wilson(share, count, 0.98) == (pytest.approx(found.low, abs=1e-9), pytest.approx(found.high, abs=1e-9))

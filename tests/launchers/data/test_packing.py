@@ -13,7 +13,6 @@ from planning import Measurement, make_plan
 from torch.profiler import profile
 
 from llmexp.errors import ConfigError
-from llmexp.launchers.attention.choice import implementation
 from llmexp.launchers.data.packing import LENGTHS, model_inputs
 from llmexp.launchers.data.sequences import IGNORED, Example, Sequences
 from llmexp.launchers.models import building
@@ -34,6 +33,8 @@ with_and_without_f = pytest.mark.parametrize("method", ["Naive", "F", "RS"])
 
 
 def model(method: str, architecture: str = "llama", *, records: bool = True) -> torch.nn.Module:
+    from llmexp.launchers.attention.choice import implementation  # transformers' parts that few files need
+
     experts = {"num_experts": 4, "experts_per_token": 2}
     sparse = architecture == "mixtral"
     shape = (

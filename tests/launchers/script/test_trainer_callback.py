@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 from torch import nn
 
 from llmexp import hook
-from llmexp.launchers.script.trainer_callback import StepCallback
+
+if TYPE_CHECKING:
+    from llmexp.launchers.script.trainer_callback import StepCallback
 
 
 class Heard:
@@ -38,6 +41,8 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> Heard:
 
 
 def begun(model: nn.Module, **arguments: object) -> StepCallback:
+    from llmexp.launchers.script.trainer_callback import StepCallback  # 2 s for transformers' Trainer
+
     callback = StepCallback()
     callback.on_train_begin(
         SimpleNamespace(**({"logging_steps": 1, "logging_strategy": "steps"} | arguments)), None, None, model=model

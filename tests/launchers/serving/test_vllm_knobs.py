@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 import torch
-from peft import PeftModel
 from served_models import small_models
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
@@ -261,6 +260,8 @@ def test_two_copies_behind_one_address_share_the_requests(tmp_path: Path) -> Non
 
 
 def test_each_adapter_computes_what_peft_does(tmp_path: Path) -> None:
+    from peft import PeftModel
+
     with started(tmp_path, replace(SERVED, adapters=ServedAdapters(number=3, rank=4)), adapters_at_once=2) as found:
         answers = [found.tokens(PROMPT, 16, number) for number in range(6)]
         assert answers[:3] == answers[3:]

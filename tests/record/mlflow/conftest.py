@@ -1,20 +1,24 @@
+from __future__ import annotations
+
 import shutil
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from mlflow import MlflowClient
-from mlflow.entities import Run
 from patience import HANG_S
 
 from llmexp.record.mlflow import sink, store
 from llmexp.schema import TrackingConfig
 
-Runs = Callable[..., list[Run]]
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+Runs = Callable[..., "list[Run]"]
 # Starts drivers that have imported MLflow already and begin together: a store, an experiment, then the folders of
 # each driver, joined by :.
 DRIVERS = """
@@ -61,6 +65,8 @@ def fresh_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def client(outputs: Path, tracking: TrackingConfig) -> MlflowClient:
+    from mlflow import MlflowClient
+
     return MlflowClient(store.resolve_uri(tracking, outputs))
 
 

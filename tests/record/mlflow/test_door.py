@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mlflow import MlflowClient
 from patience import HANG_S
 
 from llmexp.record.mlflow.door import Door
@@ -100,6 +99,8 @@ def page(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Iterato
 
 
 def test_another_user_sees_and_changes_nothing(page: Page, tmp_path: Path) -> None:
+    from mlflow import MlflowClient
+
     with ProcessPoolExecutor(1, get_context("fork")) as another:
         assert another.submit(attack, page.address, f"file://{tmp_path}/place").result(HANG_S) == [401] * 10
     assert not (tmp_path / "place").exists()
@@ -119,6 +120,8 @@ def test_a_browser_gives_the_token_once_and_then_has_a_cookie(page: Page) -> Non
 
 
 def test_mlflows_own_clients_have_the_token_as_bearer(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mlflow import MlflowClient
+
     monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", page.token)
     client = MlflowClient(page.address)
     assert "Default" in [one.name for one in client.search_experiments()]
@@ -126,6 +129,8 @@ def test_mlflows_own_clients_have_the_token_as_bearer(page: Page, monkeypatch: p
 
 def test_artifacts_beside_the_store_are_served_and_no_others(page: Page, tmp_path: Path) -> None:
     """Neither a place that the store names elsewhere, nor a link in its own folder."""
+    from mlflow import MlflowClient
+
     client = MlflowClient(f"sqlite:///{page.outputs}/mlflow.db")
     secret = tmp_path / "secret"
     secret.mkdir()

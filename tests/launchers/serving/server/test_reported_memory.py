@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from bitsandbytes.nn import Linear4bit, Linear8bitLt, Params4bit
 from safetensors.torch import save_file
 from served_models import small_models
 from torch import nn
-from transformers import BitsAndBytesConfig
 
 from llmexp.launchers.models.building import build, configuration
 from llmexp.launchers.models.weights import seeded
@@ -148,7 +146,7 @@ def test_the_blocks_that_are_set_are_those_of_transformers_cache() -> None:
 
 @pytest.mark.parametrize("kind", ["bnb-4bit", "bnb-8bit"])
 def test_quantized_weights_are_counted_as_bitsandbytes_stores_them(kind: str, tmp_path: Path) -> None:
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
     model = build(configuration(DENSE), torch.float32, "sdpa", weights=seeded(0), device=torch.device("cpu"))
     model.save_pretrained(tmp_path)
@@ -165,6 +163,8 @@ def test_quantized_weights_are_counted_as_bitsandbytes_stores_them(kind: str, tm
 
 
 def _scale_bytes(module: nn.Module) -> int:
+    from bitsandbytes.nn import Linear4bit, Linear8bitLt, Params4bit  # 2 s for torch's compiler
+
     if isinstance(module, Linear4bit):
         assert isinstance(module.weight, Params4bit)
         state = module.weight.quant_state

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from peft import PeftModel
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from llmexp.errors import BuildError, ConfigError
@@ -148,6 +147,8 @@ def test_a_vocabulary_of_more_words_than_there_are_is_refused(tmp_path: Path) ->
 
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 def test_adapters_change_what_a_model_computes_each_in_its_own_way(folder: Path, tmp_path: Path) -> None:
+    from peft import PeftModel
+
     adapters = ServedAdapters(number=2, rank=4)
     write(WANTED.of_adapters(adapters), tmp_path)
     ids = torch.tensor([[5, 9, 600]])
