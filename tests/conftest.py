@@ -9,7 +9,6 @@ import signal
 import subprocess
 import warnings
 from collections.abc import Callable, Container, Iterable, Iterator
-from copy import deepcopy
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
@@ -17,14 +16,12 @@ from tempfile import gettempdir
 from types import SimpleNamespace
 from typing import Any
 
+import compositions
 import cpu_seconds
 import marks
 import psutil
 import pytest
 import sharing
-from hydra._internal.sources_registry import SourcesRegistry
-from hydra.core.plugins import Plugins
-from hydra.plugins.config_source import ConfigResult, ConfigSource
 from omegaconf import OmegaConf
 
 from llmexp.cli.check import validate
@@ -118,21 +115,9 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _conf_read_once() -> Iterator[None]:
-    """Of a composition half is the reading of some twenty files, which some thousand tests would each repeat."""
-    # This runs the modules of its sources once more: the class that it registers is not the one that an import gives.
-    Plugins.instance()
-    packaged: Any = SourcesRegistry.instance().types["pkg"]
-    read, known = packaged._read_config, {}
-
-    def remembered(source: ConfigSource, file: Path) -> ConfigResult:
-        key = (source.provider, file, file.stat().st_mtime_ns)
-        if key not in known:
-            known[key] = read(source, file)
-        return deepcopy(known[key])
-
+def _composed_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packaged, "_read_config", remembered)
+        compositions.remember(patch)
         yield
 
 
