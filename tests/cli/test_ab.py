@@ -18,44 +18,59 @@ from llmexp.record.result import Metric
 
 METHODS = ("Naive", "R")
 WORDS = ("--", "method=Naive,R", "model=tiny", "hardware=cpu", "measure=smoke")
+# It starts some six hundred times, and imports nothing that takes long.
 PROGRAM = """#!{python} -SE
-import json, os, pathlib, random, shutil, sys, time
-speeds, ended, folder = {speeds}, {ended!r}, pathlib.Path({folder!r})
+import os, sys, time
+from _random import Random
+from binascii import crc32
+speeds, ended, folder = {speeds}, {ended!r}, {folder!r}
 words = dict(word.split("=", 1) for word in sys.argv if "=" in word)
 if "plan" in sys.argv:
     sys.exit({plans})
 if "-m" not in sys.argv:
     sys.exit()
-with (folder / "asked").open("a") as file:
+with open(folder + "/asked", "a") as file:
     file.write(words["sweep.name"] + "\\n")
 if ended == "waits":
-    (folder / "pid").write_text(str(os.getpid()))
+    with open(folder + "/pid", "w") as file:
+        file.write(str(os.getpid()))
     time.sleep(1000)
 if ended == "refused":
     sys.exit("llmexp: unknown engine 'new'")
-into = pathlib.Path(words["sweep.outputs"], words["sweep.name"])
-[template] = (folder / "templates").glob("*" + words["method"] + "_*")
-shutil.rmtree(into, ignore_errors=True)
-shutil.copytree(template, into / template.name)
-result = json.loads((template / "result.json").read_text())
-draw = random.Random(words["sweep.name"].partition("-")[2] + words["sweep.name"][0])
-speed = result["metrics"]["tokens_per_s"]
-speed["mean"] *= speeds[words["method"]] * draw.uniform(1 - {noise}, 1 + {noise})
-speed["std_between_repeats"], speed["n"], result["repeats"] = None, 1, 1
-result["metrics"]["step_time_s"]["mean"] *= {step_time_s} * draw.uniform(1 - {noise}, 1 + {noise})
-if words["method"] == ended:
-    result |= {{"status": "failed", "reason": "it broke", "metrics": {{}}}}
-(into / template.name / "result.json").write_text(json.dumps(result))
-sys.exit(words["method"] == ended)
+into = words["sweep.outputs"] + "/" + words["sweep.name"]
+if os.path.exists(into):
+    import shutil
+    shutil.rmtree(into)
+[name] = [name for name in os.listdir(folder + "/templates") if words["method"] + "_" in name]
+os.makedirs(into + "/" + name)
+draw = Random(crc32((words["sweep.name"].partition("-")[2] + words["sweep.name"][0]).encode()))
+drawn = [1 + {noise} * (2 * draw.random() - 1) for _ in range(2)]
+speed, step_time_s = 100 * speeds[words["method"]] * drawn[0], 100 * {step} * drawn[1]
+failed = words["method"] == ended
+for file in os.listdir(folder + "/templates/" + name):
+    with open(folder + "/templates/" + name + "/" + file) as template:
+        text = template.read()
+    if file == "result.json":
+        text = text.partition({between!r})[2 if failed else 0]
+        text = text.replace("-1.5", repr(speed)).replace("-2.5", repr(step_time_s))
+    with open(into + "/" + name + "/" + file, "w") as copy:
+        copy.write(text)
+sys.exit(failed)
 """
+# Of a template's result: its end as a success, and as a failure. The numbers stand for those of each run.
+BETWEEN = "\n---\n"
+MEANS = {"tokens_per_s": -1.5, "step_time_s": -2.5}
 
 
 @pytest.fixture
 def side(make_run, tmp_path: Path):
     """Make an environment whose runs are as fast as the speeds say, over the same made-up runs."""
     for method in METHODS:
-        metrics = {name: Metric(mean=100.0, n=1) for name in ("tokens_per_s", "step_time_s")}
-        make_run(method, metrics=metrics, sweep__name="templates")
+        metrics = {name: Metric(mean=mean, n=1) for name, mean in MEANS.items()}
+        path = make_run(method, metrics=metrics, sweep__name="templates").result_path
+        result = json.loads(path.read_text()) | {"repeats": 1}
+        failed = result | {"status": "failed", "reason": "it broke", "metrics": {}}
+        path.write_text(json.dumps(result) + BETWEEN + json.dumps(failed))
 
     def make(
         name: str,
@@ -72,7 +87,8 @@ def side(make_run, tmp_path: Path):
             "ended": ended,
             "plans": repr(plans),
             "noise": noise,
-            "step_time_s": step_time_s,
+            "step": step_time_s,
+            "between": BETWEEN,
         }
         python = folder / "python"
         python.write_text(PROGRAM.format(python=sys.executable, folder=str(tmp_path), **told))
