@@ -7,9 +7,12 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import version
 from math import inf
 from pathlib import Path
 from tempfile import gettempdir
@@ -118,6 +121,15 @@ def pytest_collection_finish() -> None:
 def _composed_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         compositions.remember(patch)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _versions_read_once() -> Iterator[None]:
+    """Each run's stack has those of some twenty packages, whose metadata would be read and parsed for each."""
+    read = cache(lambda name, *path: version(name))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("importlib.metadata.version", lambda name: read(name, *sys.path))
         yield
 
 
