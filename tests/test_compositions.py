@@ -14,19 +14,20 @@ from omegaconf import OmegaConf
 
 from llmexp.cli import resolvers
 from llmexp.cli.app import CONFIG, hydra_app
-from llmexp.cli.overrides import accept
 
 WORDS = [
     "hardware=h200 model=7b seed=3",
     "hardware=h200 model=7b seed=4 batch.micro=2",
-    "+experiment=paper_table03",
+    "experiment=paper_table03",
     "",
+    "+model@other=7b",
+    "~optimizer",
 ]
 
 
 def composed(*words: str, mode: RunMode = RunMode.MULTIRUN) -> str:
     with hydra_app() as hydra:
-        return OmegaConf.to_yaml(hydra.compose_config(CONFIG, accept(hydra.config_loader, list(words)), mode))
+        return OmegaConf.to_yaml(hydra.compose_config(CONFIG, list(words), mode))
 
 
 @pytest.mark.parametrize("words", WORDS)
