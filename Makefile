@@ -185,7 +185,7 @@ $(VENV)/.python: | $(if $(LOCKED),.unmixed)
 
 # What many processes import at once later, and would each compile.
 IMPORTED := llmexp.launchers.torch_native.worker,llmexp.launchers.deepspeed.worker,peft,megatron.core.models.gpt \
-  mlflow.tracking,mlflow.server.fastapi_app,matplotlib.pyplot,transformers.cli.serve,pytest
+  mlflow.tracking,mlflow.server.fastapi_app,matplotlib.pyplot,transformers.cli.serve llmexp.cli.words,rich.live pytest,xdist.plugin,scipy.stats
 
 # Most of it is torch, on a core that pip leaves idle.
 COMPILE_TORCH = $(BIN)/python -m compileall -q $(VENV)/lib/python3.*/site-packages/torch >/dev/null 2>&1
