@@ -40,8 +40,8 @@ def is_hidden(pid: int) -> bool:
             os.kill(pid, 0)
         except PermissionError:
             return True
-        except ProcessLookupError:
-            pass
+        except (ProcessLookupError, OverflowError, TypeError):
+            pass  # a folder that somebody sent may name what no process can have
     return False
 
 

@@ -33,6 +33,11 @@ def test_a_process_that_has_ended_is_a_zombie_and_then_nothing():
     assert processes.held_bytes(held) == 0
 
 
+@pytest.mark.parametrize("named", [10**30, "one"])
+def test_what_no_process_can_be_is_not_hidden(named):
+    assert not processes.is_hidden(named)
+
+
 def test_without_the_kernels_files_no_boot_is_known(monkeypatch, tmp_path):
     monkeypatch.setattr(processes, "BOOT", tmp_path / "boot_id")
     assert processes.kernel() == {}
