@@ -36,7 +36,7 @@ def figures(folder: Path) -> Iterator[Figure]:
     """Yield all figures, each as soon as it is measured."""
     yield from questions(folder, times=10)
     yield first_step(folder, times=5)
-    yield from sweeps(folder, times=3)
+    yield from sweeps(folder, times=5)
     for engine in STEPS:
         yield worker_step(folder, engine, rounds=40)
     yield worker_step(folder, "deepspeed", rounds=40, method="L")

@@ -137,20 +137,15 @@ class Load:
 def run(load: Coroutine[Any, Any, T]) -> T:
     """Run a load on uvloop, with as many connections as this machine lets a process have.
 
-    Python's garbage collector leaves alone what was there before: going through all that a process has imported stops
-    it for longer than a token takes.
+    Python's garbage collector leaves alone what was there before, from then on: going through all that a process has
+    imported stops it for longer than a token takes.
     """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    was_frozen = gc.get_freeze_count()
     gc.collect()
     gc.freeze()
-    try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(load)
-    finally:
-        if not was_frozen:
-            gc.unfreeze()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(load)
 
 
 @asynccontextmanager

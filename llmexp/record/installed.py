@@ -10,6 +10,7 @@ import importlib.metadata
 import importlib.util
 import json
 import os
+import re
 import shutil
 import sys
 import sysconfig
@@ -20,6 +21,7 @@ from pathlib import Path
 # The answer's line begins with this mark, because set-up lines may print too.
 MARK = "llmexp-installed "
 OLDEST_PYTHON = (3, 11)
+VERSION = re.compile(r"^Version:[ \t]*(\S+)", re.MULTILINE)
 COMPILERS = ("c++", "g++", "clang++")
 C_COMPILERS = ("gcc", "clang")
 
@@ -69,13 +71,17 @@ def _is_there(module: str) -> bool:
 
 def versions(distributions: Iterable[str]) -> dict[str, str]:
     """Return the versions of those distributions that are installed."""
-    found = {}
-    for name in distributions:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
+    return {name: version for name in distributions if (version := _version(name)) is not None}
+
+
+def _version(name: str) -> str | None:
+    """Read the version's line alone: importlib.metadata would parse the whole file, and with it the package's page."""
+    try:
+        found = importlib.metadata.distribution(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    line = VERSION.search(found.read_text("METADATA") or found.read_text("PKG-INFO") or "")
+    return line[1] if line else found.version
 
 
 def _first(programs: Iterable[str]) -> str | None:
