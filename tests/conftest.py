@@ -7,12 +7,11 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import warnings
 from collections.abc import Callable, Container, Iterable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import version
 from math import inf
 from pathlib import Path
 from tempfile import gettempdir
@@ -124,15 +123,6 @@ def _composed_once() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _versions_read_once() -> Iterator[None]:
-    """Each run's stack has those of some twenty packages, whose metadata would be read and parsed for each."""
-    read = cache(lambda name, *path: version(name))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("importlib.metadata.version", lambda name: read(name, *sys.path))
-        yield
-
-
 @pytest.fixture(scope="session")
 def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An MLflow database without runs, made once because making one takes a second."""
@@ -165,6 +155,14 @@ def namespace() -> list[str]:
     return start
 
 
+@cache
+def option(group: str, name: str) -> dict[str, Any]:
+    """What an option's file says, read once: a thousand tests plan, and each plan has ten of them."""
+    read = OmegaConf.to_container(OmegaConf.load(CONF / group / f"{name}.yaml"))
+    assert isinstance(read, dict)
+    return read
+
+
 @pytest.fixture
 def tiny_plan() -> Callable[..., TrainingPlan]:
     """Plan a method; `section__field=value` changes a field, `section=value` a whole section.
@@ -175,11 +173,8 @@ def tiny_plan() -> Callable[..., TrainingPlan]:
     def plan(method: str = "Naive", **changes: Any) -> TrainingPlan:
         on_gpu = changes.get("hardware__name", changes.get("hardware", {}).get("name", "cpu")) != "cpu"
         choices = CHOICES | ({"precision": "bf16_mixed"} if on_gpu else {})
-        config: dict[str, Any] = {
-            group: OmegaConf.to_container(OmegaConf.load(CONF / group / f"{name}.yaml"))
-            for group, name in choices.items()
-        }
-        config |= IN_NO_GROUP | {"method": method}
+        config: dict[str, Any] = {group: deepcopy(option(group, name)) for group, name in choices.items()}
+        config |= deepcopy(IN_NO_GROUP) | {"method": method}
         for key, value in changes.items():
             section, _, field = key.partition("__")
             config[section] = config[section] | {field: value} if field else value

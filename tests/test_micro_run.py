@@ -68,6 +68,7 @@ def test_two_ranks_measure_every_limit_and_the_report_shows_tables_and_curves(tm
     assert {path.name for path in the_run(tmp_path).figures.iterdir()} == {"rates_copies.png"}
 
 
+@pytest.mark.slow
 def test_one_rank_has_no_collectives_and_says_so(tmp_path: Path) -> None:
     done = run(tmp_path, "micro=collectives", "micro.collectives.bytes=[1024]", "micro.ranks=1")
     assert done.returncode == 0, done.stderr

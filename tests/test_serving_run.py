@@ -217,6 +217,7 @@ def test_a_run_without_any_figure_has_failed(sweep: Sweep) -> None:
     sweep.is_accounted_for()
 
 
+@pytest.mark.slow
 def test_a_server_that_refuses_all_has_failed(sweep: Sweep) -> None:
     sweep.told.write_text("refuses all")
     assert sweep.run("", "serve.rate=max").returncode == 1
@@ -287,6 +288,7 @@ def test_two_runs_side_by_side_have_servers_at_ports_of_their_own(sweep: Sweep) 
     assert len(said_ports) == len(logs) == 2
 
 
+@pytest.mark.slow
 def test_keys_that_a_server_inherits_or_is_told_are_never_recorded(
     sweep: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:

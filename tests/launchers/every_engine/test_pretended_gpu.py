@@ -85,9 +85,7 @@ RUNS = {
     ("megatron", 8, "Z1", MIXED): 6,
 }
 Run = tuple[str, int, str, str]
-# Partitions on several GPUs, of the engine that is imported most quickly; the others take a minute more.
-QUICK = {("torch", 8, "F+R+Z3", MIXED)}
-each_run = pytest.mark.parametrize("run", [run if run in QUICK else slow(run) for run in RUNS])
+each_run = pytest.mark.parametrize("run", [slow(run) for run in RUNS])
 Observed = dict[str, Any]
 
 
