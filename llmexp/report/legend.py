@@ -20,8 +20,8 @@ def legend_of_signs(rows: Sequence[Row]) -> list[str]:
             f"± … w: standard deviation of the {_sample_name(rows)}s within the run, there being one repeat": any(
                 within_run(rate) for rate in rates
             ),
-            f"{UNSTABLE} unstable: not to be relied on, for the reasons in its note": UNSTABLE in doubts,
-            f"{UNKNOWN} not known whether to be relied on: what is missing to judge it stands in its note": UNKNOWN
+            f"{UNSTABLE} unstable: do not rely on it; its note says why": UNSTABLE in doubts,
+            f"{UNKNOWN} stability unknown: its note says what is missing to judge it": UNKNOWN
             in doubts,
         }
     )

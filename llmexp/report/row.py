@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 HERE = "here"
 OOM = RunStatus.OOM.value
 # These words describe a measurement that cannot be relied on, by its verdict.
-DOUBTS = {"unstable": "unstable", "unknown": "not known whether stable"}
+DOUBTS = {"unstable": "unstable", "unknown": "stability unknown"}
 
 
 @dataclass(frozen=True)

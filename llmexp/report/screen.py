@@ -32,7 +32,8 @@ def name_left_out(screen: Console, headers: Sequence[str], elsewhere: str) -> No
     """Say which columns had no room, and where they are."""
     if headers:
         named = "; ".join(header.replace("\u00a0", " ") for header in headers)
-        write(screen, f"no room for: {named} ({elsewhere}, or on a wider terminal)", "dim")
+        hidden = "columns hidden" if len(headers) > 1 else "column hidden"
+        write(screen, f"{hidden} (terminal too narrow; shown {elsewhere}): {named}", "dim")
 
 
 def console(file: TextIO | None = None) -> Console:

@@ -150,7 +150,7 @@ def test_an_unstable_run_and_one_that_cannot_be_judged_are_called_so(make_run, c
     print_comparison(compare(unstable, unknown))
     said = capsys.readouterr().out
     assert "(success, unstable: drift: x)" in said
-    assert "(success, not known whether stable: too few steps)" in said
+    assert "(success, stability unknown: too few steps)" in said
 
 
 DIRTY = {"commit": "c0ffee", "dirty": True, "diff": {"file": "git.llmexp.diff", "sha256": "123456" * 10}}

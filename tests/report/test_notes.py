@@ -19,7 +19,7 @@ def test_doubts_that_differ_in_numbers_alone_are_one_note_with_their_range() -> 
     [
         ["the rank ended with exit code 1", "the rank ended with exit code 137"],
         ["unstable: drift: bf16 took 2", "unstable: drift: fp32 took 2"],
-        ["unstable: noise: 2 %", "not known whether stable: noise: 3 %"],
+        ["unstable: noise: 2 %", "stability unknown: noise: 3 %"],
     ],
 )
 def test_other_notes_stay_apart(notes: list[str]) -> None:

@@ -62,7 +62,7 @@ def test_bars_that_cannot_be_judged_are_marked_too_and_share_one_note(make_run, 
     draw_report(build_report([*runs, make_run("R", metrics={"tokens_per_s": 7.0})]), tmp_path / "a.png")
     assert texts(figures[0].axes[0]) == ["5.0 ?", "6.0 ?", "7.0"]
     notes = [text.get_text() for text in figures[0].findobj(Text) if text.get_text().startswith("?")]
-    assert notes == ["? Naive, F not known whether stable: too few steps"]
+    assert notes == ["? Naive, F stability unknown: too few steps"]
 
 
 def test_of_more_runs_than_anybody_reads_the_first_are_drawn(make_run, figures, tmp_path, monkeypatch):

@@ -91,7 +91,7 @@ def test_they_are_not_judged_where_others_took_more_from_one_of_them(interleaved
     answer = said(interleaved("Naive", NAIVE, 0), interleaved("F", SLOW, 1, taken=1.6))
     assert "Lower, but not judged, because their measurement or that of the first is unstable: F." in answer
     assert "times F" not in answer
-    assert "No method is judged beside Naive" in answer
+    assert "No method is compared with Naive" in answer
 
 
 @pytest.mark.parametrize("name", ["repeat.2/samples.0.jsonl", "repeat.2/rank.0.json", "system.jsonl"])

@@ -145,7 +145,7 @@ def test_markdown_is_one_table_with_legend_and_notes(make_run):
 
 
 @pytest.mark.parametrize(
-    ("verdict", "sign", "words"), [("unstable", "!", "unstable"), ("unknown", "?", "not known whether stable")]
+    ("verdict", "sign", "words"), [("unstable", "!", "unstable"), ("unknown", "?", "stability unknown")]
 )
 def test_markdown_and_the_terminal_mark_what_cannot_be_relied_on_and_csv_has_the_verdict(
     make_run, capsys, verdict, sign, words

@@ -40,9 +40,9 @@ class SaturationPoint:
 
     def __str__(self) -> str:
         """Say where it lies, and what is against it."""
-        unknown = f" (not known at {_listed(self.unknown_per_s)})" if self.unknown_per_s else ""
+        unknown = f" ({_listed(self.unknown_per_s)} could not be judged)" if self.unknown_per_s else ""
         contrary = (
-            f"; but {_listed(self.contrary_per_s)} held, though {self.high_per_s:g} did not: measure these again"
+            f"; but {_listed(self.contrary_per_s)} held, though {self.high_per_s:g}/s did not: measure these again"
             if self.contrary_per_s
             else ""
         )
@@ -50,7 +50,7 @@ class SaturationPoint:
 
     def _place(self) -> str:
         if self.low_per_s is None and self.high_per_s is None:
-            return "not known"
+            return "unknown"
         if self.low_per_s is None:
             return f"below {self.high_per_s:g} requests/s"
         if self.high_per_s is None:
@@ -86,4 +86,4 @@ def _majority(answers: Sequence[bool | None]) -> bool | None:
 
 
 def _listed(rates: Sequence[float]) -> str:
-    return ", ".join(f"{rate:g}" for rate in rates)
+    return ", ".join(f"{rate:g}/s" for rate in rates)

@@ -72,13 +72,13 @@ def loads_table(rows: Sequence[Row], label: Callable[[Row], str]) -> ReportTable
 
 
 def knee_lines(rows: Sequence[Row], label: Callable[[Row], str]) -> Iterator[str]:
-    """Yield between which rates each run's server stopped to keep up, and what is not known of its loads."""
+    """Yield between which rates each run's server saturates, and why a load could not be judged."""
     for row in rows:
         points = row.result.points if row.result else []
         found = knee_of(points)
         if found and not all("probe" in point.params for point in points):
             within = " within serve.slo" if any(OBJECTIVE in point.verdicts for point in points) else ""
-            yield f"knee, {label(row)} keeps up{within}: {found}"
+            yield f"saturation of {label(row)}{within}: {found}"
         yield from _searches(row, label(row))
     for load in loads_of(rows):
         for verdict in load.point.verdicts.values():
@@ -114,7 +114,7 @@ def _searches(row: Row, name: str) -> Iterator[str]:
         if wanted:
             which = f", repeat {repeat}" if len(by_repeat) > 1 else ""
             within = " within serve.slo" if any(OBJECTIVE in point.verdicts for point in probes) else ""
-            yield f"knee by search, {name}{which} keeps up{within}: {search_end(probes, wanted)}"
+            yield f"saturation of {name}{which}{within}, by search: {search_end(probes, wanted)}"
 
 
 def _columns(loads: Sequence[Load], label: Callable[[Row], str]) -> Iterator[Column]:

@@ -21,8 +21,8 @@ IN_INTERVAL = (DoubtKind.NOISE, DoubtKind.DRIFT, DoubtKind.WARMUP)
 SLOWER, FASTER, ALIKE, DISTURBED = (
     "slower than Naive",
     "faster",
-    "not told apart from it",
-    "not judged, because something stood in their way",
+    "no significant difference",
+    "not compared, as their measurements were disturbed",
 )
 
 
@@ -82,7 +82,7 @@ def _line(judge: Judge, others: Sequence[TrainingRow], named: Callable[[Training
     for row in others:
         found[judge.verdict(row)].append(row.method if methods.count(row.method) == 1 else named(row))
     if _is_disturbed(judge.naive) and len(found[DISTURBED]) == len(others):
-        return "no method is judged beside Naive, because something stood in Naive's way"
+        return "no method is compared with Naive, whose measurements were disturbed"
     by_rounds = sum(map(_is_disturbed, others)) > len(found[DISTURBED])
     told = [f"{verdict}: {', '.join(names)}" for verdict, names in found.items() if names]
     return f"{_rule(_is_disturbed(judge.naive), by_rounds)}, {'; '.join(told)}"

@@ -56,12 +56,12 @@ def _pareto(section: TrainingSection) -> Iterator[Chart]:
         "markers",
     )
     best = ChartTrace(
-        "not beaten in both",
+        "Pareto-optimal",
         [known[index][0] for index in front],
         [known[index][1] for index in front],
         [section.named(known[index][2]) for index in front],
     )
-    note = "Means only. On the line lie the runs than which no other is both faster and smaller; up and left is better."
+    note = "Means only. The line joins the Pareto-optimal runs; up and left is better."
     yield Chart(f"Throughput and memory ({MEMORY_WORDS[kinds[0]]})", f"{unit} a rank", UNIT, [every, best], note)
 
 

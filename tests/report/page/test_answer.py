@@ -37,7 +37,7 @@ def test_a_clear_winner_is_said_surely_with_its_ratio(make_run):
 
 def test_a_tie_is_no_winner(make_run):
     said = sentences(make_run("Naive", metrics=rate(1000, 2, 5)), make_run("F", metrics=rate(1001, 2, 5)))
-    assert "but not surely the fastest" in said
+    assert "the lead is not statistically certain" in said
     assert "Equally fast within 5%: Naive." in said
     assert "Surely" not in said
 
@@ -49,7 +49,7 @@ def test_noise_is_named_as_noise(make_run):
 
 def test_single_processes_are_not_judged(make_run):
     said = sentences(make_run("Naive", metrics=rate(1000)), make_run("F", metrics=rate(3000)))
-    assert "not surely the fastest" in said
+    assert "the lead is not statistically certain" in said
     assert "Lower in the one process that was measured of each" in said
     assert "measure.repeats=3 tells more" in said
 
@@ -61,7 +61,7 @@ def test_an_unstable_measurement_is_not_judged(make_run):
     )
     assert "Surely slower" not in said
     assert "not judged" in said
-    assert "F trains tiny at 1,500 tokens/s a rank: the highest mean of 2, but not surely the fastest." in said
+    assert "F trains tiny at 1,500 tokens/s a rank: the highest mean of 2; the lead is not statistically certain." in said
     assert "times Naive" not in said
 
 
@@ -76,7 +76,7 @@ def test_of_many_runs_the_first_is_not_called_surely_the_fastest_unless_all_were
     monkeypatch.setattr("llmexp.report.page.answer.MOST_COMPARED", 1)
     runs = [make_run(method, metrics=rate(mean, 1, 5)) for method, mean in (("F", 3000), ("R", 2000), ("Z2", 1000))]
     said = sentences(*runs)
-    assert "the highest mean of 3, but not surely the fastest" in said
+    assert "the highest mean of 3; the lead is not statistically certain" in said
     assert "Lower still and not compared one by one: 1 more." in said
 
 

@@ -62,7 +62,7 @@ def test_an_answer_of_a_third_of_the_load_leaves_it_unknown() -> None:
     assert found.verdict == "unknown"
     assert found.reasons == [
         "the longest answer took 40.0 s, and the requests came within 99.0 s, too soon to see how often there are "
-        "such; about 140 requests tell at this rate"
+        "such; about 140 requests would settle it at this rate"
     ]
 
 
@@ -138,7 +138,7 @@ def test_repeats_tell_together_what_one_does_not() -> None:
     assert alone.unserved is not None
     assert together.unserved is not None
     assert together.unserved.error < alone.unserved.error
-    assert "requests tell" in alone.reasons[0]
+    assert "requests would settle it" in alone.reasons[0]
 
 
 def test_a_full_batch_takes_as_long_as_its_capacity_says() -> None:

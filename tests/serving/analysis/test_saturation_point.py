@@ -9,16 +9,16 @@ from llmexp.serving.analysis.saturation_point import RateAnswer, holds, knee
         ([(1, True), (8, False), (2, True), (4, True)], "between 4 and 8 requests/s"),
         ([(1, True), (8, True)], "at least 8 requests/s"),
         ([(1, False), (2, False)], "below 1 requests/s"),
-        ([(1, True), (2, None), (4, False), (8, None)], "between 1 and 4 requests/s (not known at 2)"),
-        ([(1, None), (2, True), (4, None)], "at least 2 requests/s (not known at 4)"),
-        ([(0.5, None), (1, False)], "below 1 requests/s (not known at 0.5)"),
-        ([(1, None)], "not known (not known at 1)"),
-        ([], "not known"),
+        ([(1, True), (2, None), (4, False), (8, None)], "between 1 and 4 requests/s (2/s could not be judged)"),
+        ([(1, None), (2, True), (4, None)], "at least 2 requests/s (4/s could not be judged)"),
+        ([(0.5, None), (1, False)], "below 1 requests/s (0.5/s could not be judged)"),
+        ([(1, None)], "unknown (1/s could not be judged)"),
+        ([], "unknown"),
         (
             [(1, True), (2, False), (4, True), (8, False)],
-            "between 1 and 2 requests/s; but 4 held, though 2 did not: measure these again",
+            "between 1 and 2 requests/s; but 4/s held, though 2/s did not: measure these again",
         ),
-        ([(1, False), (4, True)], "below 1 requests/s; but 4 held, though 1 did not: measure these again"),
+        ([(1, False), (4, True)], "below 1 requests/s; but 4/s held, though 1/s did not: measure these again"),
     ],
 )
 def test_the_knee_lies_between_what_held_and_what_did_not(answers: list[RateAnswer], said: str) -> None:

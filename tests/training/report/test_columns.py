@@ -43,11 +43,11 @@ def test_an_unstable_figure_and_one_that_cannot_be_judged_have_signs_and_their_r
     assert shown(*folders)["tokens/s"] == ["2,000 ± 40 w ! (1)", "2,000 ± 40 w ? (2)", "2,000 ± 40 w"]
     assert build_report(folders).sections[0].notes == [
         "unstable: contention: a hog; noise: ± 9 %",
-        "not known whether stable: too few steps to judge: 2 in the window, 18 are needed",
+        "stability unknown: too few steps to judge: 2 in the window, 18 are needed",
     ]
-    assert "! unstable: not to be relied on" in said(folders[0])
-    assert "? not known whether" not in said(folders[0])
-    assert "? not known whether to be relied on: what is missing to judge it stands in its note" in said(folders[1])
+    assert "! unstable: do not rely on it" in said(folders[0])
+    assert "? stability unknown" not in said(folders[0])
+    assert "? stability unknown: its note says what is missing to judge it" in said(folders[1])
     assert "!" not in said(*folders[1:])
     assert "?" not in said(folders[2])
 

@@ -39,14 +39,14 @@ def test_methods_are_sorted_by_what_their_intervals_tell():
         row("Z2", [50, 70, 90]),
     ]
     assert conclusion(rows) == [
-        "by the 96 % intervals of the repeats, slower than Naive: R; faster: C; not told apart from it: F, Z2",
+        "by the 96 % intervals of the repeats, slower than Naive: R; faster: C; no significant difference: F, Z2",
     ]
 
 
 def test_where_several_runs_are_naive_each_line_says_beside_which():
     speeds = [99, 100, 101]
     rows = [row(method, speeds, work=work) for work in ("tiny", "small") for method in ("Naive", "F")]
-    said = "by the 96 % intervals of the repeats, not told apart from it: "
+    said = "by the 96 % intervals of the repeats, no significant difference: "
     assert conclusion(rows, lambda row: f"{row.method} ({row.comparison_key['model']})") == [
         f"beside Naive (tiny): {said}F",
         f"beside Naive (small): {said}F",
@@ -64,10 +64,10 @@ def test_a_wide_interval_is_judged_and_a_disturbed_run_is_not():
     ]
     assert conclusion(rows) == [
         "by the 96 % intervals of the repeats, slower than Naive: Z2; "
-        "not judged, because something stood in their way: R"
+        "not compared, as their measurements were disturbed: R"
     ]
     assert conclusion([row("Naive", [99, 100, 101], ("contention: …",)), row("F", [1, 2, 3])]) == [
-        "no method is judged beside Naive, because something stood in Naive's way"
+        "no method is compared with Naive, whose measurements were disturbed"
     ]
 
 
@@ -77,7 +77,7 @@ def test_a_drift_widens_the_interval_by_its_own_size():
         "by the 96 % intervals of the repeats, slower than Naive: F, R",
     ]
     assert conclusion([row("Naive", [99, 100, 101]), *drifting]) == [
-        "by the 96 % intervals of the repeats, slower than Naive: R; not told apart from it: F",
+        "by the 96 % intervals of the repeats, slower than Naive: R; no significant difference: F",
     ]
 
 
@@ -101,13 +101,13 @@ def line(*rows) -> str:
 def test_runs_of_a_shared_host_are_judged_by_their_rounds():
     naive = shared("Naive", [100, 60, 130, 80])
     assert line(naive, shared("F", [50, 30.3, 64.5, 40]), shared("R", [100.5, 60.1, 129, 80])) == (
-        "round by round, as others shared the host, slower than Naive: F; not told apart from it: R"
+        "round by round, as others shared the host, slower than Naive: F; no significant difference: R"
     )
     assert line(naive, shared("F", [50, 30.3, 64.5, 40], "GPU 0 throttled …")) == (
-        "no method is judged beside Naive, because something stood in Naive's way"
+        "no method is compared with Naive, whose measurements were disturbed"
     )
     # The steps of F changed by a quarter, which may explain as much of the difference.
-    assert "not told apart from it: F" in line(naive, shared("F", [81, 48.3, 105.5, 65], "drift: …"))
+    assert "no significant difference: F" in line(naive, shared("F", [81, 48.3, 105.5, 65], "drift: …"))
     assert "slower than Naive: F" in line(naive, shared("F", [50, 30.3, 64.5, 40], "drift: …"))
 
 

@@ -183,7 +183,7 @@ def _columns(block: Block, headers: Container[str]) -> list[str]:
             f"{_DOUBTED} behind the paper's figure: probably wrong, for the reason in its note": any(
                 cell.paper.doubtful for cell in cells
             ),
-            f"{UNSTABLE} behind ours: unstable, {UNKNOWN}: not known whether stable; llmexp report says why": any(
+            f"{UNSTABLE} behind ours: unstable, {UNKNOWN}: stability unknown; llmexp report says why": any(
                 cell.found and cell.found.row.doubt for cell in cells
             ),
             "-: out of memory": any(cell.paper.oom or cell.status == OUT_OF_MEMORY for cell in cells),
