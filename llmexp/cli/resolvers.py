@@ -30,6 +30,7 @@ def register() -> None:
         "detected_gpu": _detected_gpu,
         "server_python": server_python,
         "model_name": lambda path: Path(os.path.abspath(path)).name if path else "hf",
+        "atom_codes": lambda: ", ".join(atom_codes()),
         "atoms": lambda: "\n  ".join(f"{atom.code:<5}{atom.help}" for atom in map(atom_of, atom_codes())),
     }
     for name, resolver in resolvers.items():

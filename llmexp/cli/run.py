@@ -27,15 +27,16 @@ if TYPE_CHECKING:
 
 # This is printed for a user who has typed nothing yet.
 START = """\
-llmexp measures which configuration trains a language model best on this hardware. To start:
+llmexp finds the best configuration to pre-train, fine-tune or serve a language model on your hardware. You can:
 
-  llmexp doctor                                what on this machine would stop or disturb a measurement
-  llmexp plan method=Z3+O model=7b             what a run would need; starts nothing
-  llmexp method=Naive,F,R model=tiny           measure three methods on a small model
-  llmexp experiment=first_run                  measure six, with a table at the end
-  llmexp status, report, ui                    look at what has run
+  see whether it fits, without a GPU     llmexp plan model=7b method=Naive,QL task=finetune hardware=rtx4090
+  find out which method is faster        llmexp model=tiny method=Naive,F,R
+  find out how much load it can serve    llmexp experiment=serve_first
+  look at what has run                   llmexp report
 
-llmexp --help lists all groups, options and methods; llmexp COMMAND --help explains a command."""
+llmexp --help has the rest on one screen; llmexp doctor checks this machine first."""
+# With --help this word asks for all of it.
+EVERYTHING = "all"
 
 
 def main(words: Sequence[str]) -> int:
@@ -55,9 +56,13 @@ def main(words: Sequence[str]) -> int:
             os.environ["COMP_LINE"] = without_command(os.environ.get("COMP_LINE", ""))
             hydra.shell_completion(CONFIG, args.overrides)
             return 0
+        if args.help:
+            with_all = EVERYTHING in args.overrides
+            args.overrides = [word for word in args.overrides if word != EVERYTHING]
         print_replaced(args.overrides)
         args.overrides = accept(hydra.config_loader, search_path(folder) + args.overrides)
         if args.help:
+            args.overrides += [f"hydra/help={EVERYTHING}"] * with_all
             hydra.app_help(CONFIG, parser, args)
         elif args.info:
             hydra.show_info(args.info, CONFIG, args.overrides)

@@ -21,8 +21,7 @@ def legend_of_signs(rows: Sequence[Row]) -> list[str]:
                 within_run(rate) for rate in rates
             ),
             f"{UNSTABLE} unstable: do not rely on it; its note says why": UNSTABLE in doubts,
-            f"{UNKNOWN} stability unknown: its note says what is missing to judge it": UNKNOWN
-            in doubts,
+            f"{UNKNOWN} stability unknown: its note says what is missing to judge it": UNKNOWN in doubts,
         }
     )
 

@@ -9,6 +9,8 @@ import pytest
 
 from llmexp.record.folder import find_runs
 
+CONF = Path(__file__).parents[2] / "conf"
+
 
 @pytest.mark.parametrize(
     "words", [*itertools.permutations(["-m", "+method=R+F", "model=7b"]), ("--multirun", "++method=F+R", "+model=7b")]
@@ -85,7 +87,7 @@ def test_a_file_of_ones_own_with_the_name_of_another_is_refused(file, known, llm
 
 
 def test_the_folder_of_llmexp_itself_may_be_named(llmexp):
-    code, _, err = llmexp("plan", "model=tiny", "--config-dir", str(Path(__file__).parents[2] / "conf"))
+    code, _, err = llmexp("plan", "model=tiny", "--config-dir", str(CONF))
     assert (code, err) == (0, "")
 
 
@@ -93,7 +95,7 @@ def test_help_lists_options_and_groups_of_ones_own(llmexp, here: Path):
     for name in ("model/small.yaml", "fruit/apple.yaml"):
         (here / "mine" / name).parent.mkdir(parents=True)
         (here / "mine" / name).write_text("defaults: []\n")
-    _, out, _ = llmexp("--config-dir", "mine", "--help")
+    _, out, _ = llmexp("--config-dir", "mine", "--help", "all")
     assert "fruit: apple" in out
     assert "qwen3-8b, small, tiny" in out
     assert "did you mean model=small?" in llmexp("--config-dir", "mine", "small")[2]
@@ -110,21 +112,32 @@ def test_a_run_notes_where_its_files_came_from(llmexp, runner, here: Path):
 def test_help_explains_every_group_and_atom(llmexp):
     from llmexp.method import ATOMS
 
-    code, out, _ = llmexp("--help")
-    groups = [
-        path.name
-        for path in (Path(__file__).parents[2] / "conf").iterdir()
-        if path.is_dir() and not path.name.startswith(("_", "hydra"))
-    ]
+    code, out, _ = llmexp("--help", "all")
+    assert (code, out) == llmexp("help", "all")[:2]
+    groups = [path.name for path in CONF.iterdir() if path.is_dir() and not path.name.startswith(("_", "hydra"))]
     assert code == 0
     for word in [*groups, *ATOMS]:
         assert f"\n  {word} " in out
 
 
-def test_help_names_every_command(llmexp):
+def test_help_is_one_screen_and_names_every_group_and_atom(llmexp):
+    from llmexp.method import ATOMS
+
+    code, out, _ = llmexp("--help")
+    assert code == 0
+    lines = out.rstrip().splitlines()
+    assert len(lines) <= 30
+    assert max(map(len, lines)) <= 110
+    named = set(re.findall(r"[\w-]+", out))
+    groups = {path.name for path in CONF.iterdir() if path.is_dir()}
+    assert named >= set(ATOMS) | groups - {"__pycache__", "hydra"}
+
+
+@pytest.mark.parametrize("words", [(), ("all",)])
+def test_help_names_every_command(words, llmexp):
     from llmexp.cli.arguments import COMMAND_NAMES
 
-    _, out, _ = llmexp("--help")
+    _, out, _ = llmexp("--help", *words)
     named = {name for words in re.findall(r"^  llmexp ([a-z|-]+)", out, re.MULTILINE) for name in words.split("|")}
     assert named == set(COMMAND_NAMES)
 
@@ -133,7 +146,11 @@ def test_help_names_every_command(llmexp):
 def test_without_words_nothing_is_measured_and_how_to_start_is_said(words, llmexp, runner, here: Path):
     code, out, err = llmexp(*words)
     assert (code, err) == (0, "")
-    assert "llmexp method=Naive,F,R model=tiny" in out
+    commands = re.findall(r"  llmexp (.+)", out)
+    assert len(commands) == 4
+    for command in commands:
+        words = command.removeprefix("plan ").split()
+        assert words == ["report"] or llmexp("plan", *words)[0] == 0
     assert runner.ran == []
     assert list(here.iterdir()) == []
 
@@ -155,7 +172,7 @@ def test_a_command_may_come_after_overrides(words, llmexp):
 
 
 def test_help_is_a_word_too(llmexp, capfd):
-    assert "\n  precision " in llmexp("help")[1]
+    assert llmexp("help") == llmexp("--help")
     with pytest.raises(SystemExit, match="0"):
         llmexp("help", "report")
     assert "--largest-batch" in capfd.readouterr().out

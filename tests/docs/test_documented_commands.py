@@ -28,6 +28,7 @@ from llmexp.cli.commands import command_in
 from llmexp.cli.compose import Composer
 from llmexp.cli.jobs import answers, choices_of, expand, plan_of, words_of
 from llmexp.cli.overrides import accept
+from llmexp.cli.run import EVERYTHING
 from llmexp.errors import ConfigError
 from llmexp.launch.detect import Detected
 from llmexp.schema import RunConfig
@@ -130,7 +131,9 @@ def test_llmexp_takes_it(command: Command, composed) -> None:
     words = of_llmexp(command) or ()
     found = command_in(words)
     if found is None:
-        plan(run_parser().parse_intermixed_args(words), composed)
+        args = run_parser().parse_intermixed_args(words)
+        args.overrides = [word for word in args.overrides if not (args.help and word == EVERYTHING)]
+        plan(args, composed)
     elif len(words) > 1:  # alone it may be the command's name
         args = module_of(found[0]).parser().parse_intermixed_args(found[1])
         if getattr(args, "overrides", []):

@@ -96,7 +96,7 @@ def test_what_a_package_adds_obeys_the_rules_of_methods(installed: Path, llmexp:
 
 
 def test_help_and_configuration_show_what_a_package_adds(installed: Path, llmexp: Llmexp) -> None:
-    help_text = llmexp(installed, "--help").stdout
+    help_text = llmexp(installed, "--help", "all").stdout
     assert "\n  E    embeddings stay as they are" in help_text
     for option in ("capped", "box", "sign", "clipping", "outside"):
         assert option in help_text

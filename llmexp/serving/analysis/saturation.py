@@ -136,7 +136,8 @@ def _vague(found: Estimate, interval: tuple[float, float], loads: Sequence[Load]
     widest = max(found.half_width(CONFIDENCE), min(interval[1], 1.0) - found.value)
     needed = sum(len(load.due_s) for load in loads) * (widest / wanted) ** 2
     low, high = (min(max(end, 0.0), 1.0) for end in interval)
-    return f"{low:.0%} to {high:.0%} of the requests may have stayed unserved: about {_round_up(needed)} requests would settle it"
+    unserved = f"{low:.0%} to {high:.0%} of the requests may have stayed unserved"
+    return f"{unserved}: about {_round_up(needed)} requests would settle it"
 
 
 def _round_up(count: float) -> int:

@@ -110,7 +110,9 @@ def test_a_search_within_an_objective_that_no_request_can_tell_ends_at_once(tmp_
     probes = search(plan, tmp_path, measure)
     last = capsys.readouterr().out.splitlines()[-1]
     assert len(probes) == 1
-    assert last.startswith("search: unknown (3/s could not be judged); it ended because nobody counted the output tokens")
+    assert last.startswith(
+        "search: unknown (3/s could not be judged); it ended because nobody counted the output tokens"
+    )
     found = results(plan, [repeat(answer(0), *samples, probes=probes)])
     assert plan.config.serve.search
     assert f"search: {search_end(found[1:], plan.config.serve.search)}" == last

@@ -61,7 +61,9 @@ def test_an_unstable_measurement_is_not_judged(make_run):
     )
     assert "Surely slower" not in said
     assert "not judged" in said
-    assert "F trains tiny at 1,500 tokens/s a rank: the highest mean of 2; the lead is not statistically certain." in said
+    assert (
+        "F trains tiny at 1,500 tokens/s a rank: the highest mean of 2; the lead is not statistically certain." in said
+    )
     assert "times Naive" not in said
 
 
