@@ -308,7 +308,7 @@ class ReportSection(SectionTable, SectionCsv, SectionPictures):
 
     @property
     def leaders(self) -> list[str]:
-        """The first of these sentences alone: the fastest run, beside what, and whether that is sure."""
+        """What stands above the table: the fastest run, beside what, and whether that is sure."""
         return leaders(self.rows, self.named, self.other_trainings)
 
 

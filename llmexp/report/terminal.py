@@ -1,7 +1,7 @@
 """The report on a terminal.
 
-What is the same in every row stands above the table. Columns that do not fit the width are left out and named. What
-repeats the runs stands below, with the words that all commands share written once.
+What is the same in every row, and what the table answers, stand above it. Columns that do not fit the width are left
+out and named. What repeats the runs stands below, with the words that all commands share written once.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def _print_section(screen: Console, section: ReportSection, first: int) -> None:
     differing, same = part_same(section.columns)
     if same:
         screen.print(same, style="dim", markup=False)
-    shown, left_out = fitting([numbers, *differing], screen)
-    screen.print(as_table(shown))
     for line in section.leaders:
         write(screen, line)
+    shown, left_out = fitting([numbers, *differing], screen)
+    screen.print(as_table(shown))
     for line in section.legend:
         write(screen, line, "dim")
     name_left_out(screen, left_out, "in Markdown and CSV")

@@ -46,7 +46,8 @@ def comma_separated(report: Report) -> str:
 def _section(section: ReportSection) -> list[str]:
     commands = Column("command", tuple(f"`{anywhere(row.command)}`" for row in section.rows), left=True)
     table = ReportTable(section.title, [*section.columns, commands])
-    lines = [f"## {table.title}", "", *_grid(table), ""]
+    answers = [word for line in section.leaders for word in (line, "")]
+    lines = [f"## {table.title}", "", *answers, *_grid(table), ""]
     lines += [f"- {line}" for line in (*section.legend, *provenance(section.rows))]
     lines += ["", *(f"({number}) {note}  " for number, note in enumerate(section.notes, 1))]
     return [*lines, *(line for table in section.tables for line in table_lines(table))]

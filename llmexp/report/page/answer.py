@@ -151,7 +151,7 @@ def _head(said: str, best: Row, others: Sequence[BesideRow], rows: Sequence[Row]
         did_not_fit = any(row.state == OOM for row in rows)
         which = "that fits" if did_not_fit else f"of the {measured} that were measured to their end"
         return f"{said}{times}: it is surely the fastest {which}."
-    return f"{said}{times}: the highest mean of {measured}; the lead is not statistically certain."
+    return f"{said}{times}: highest mean of {measured}; the lead is not statistically certain."
 
 
 def _times(best: Row, beside: BesideRow) -> str:

@@ -8,7 +8,6 @@ from llmexp.report.control import control_lines
 from llmexp.report.legend import applying, legend_of_runs, legend_of_signs, small
 from llmexp.report.signs import PARTLY_TRAINED
 from llmexp.training.outside_metrics import outside_metrics
-from llmexp.training.report.conclusion import conclusion
 from llmexp.training.report.converged import NAIVE, convergence_legend
 from llmexp.training.report.fairness import fairness
 from llmexp.training.report.flops_column import flops_legend
@@ -22,7 +21,7 @@ _PARTLY = f"{PARTLY_TRAINED} not full pre-training: 4-bit weights stay frozen, o
 
 
 def legend(report: TrainingSection) -> list[str]:
-    """Return what the signs and headings that occur in this table mean, and the table's conclusions."""
+    """Return what the signs and headings that occur in this table mean, and what holds for all its runs."""
     speed = {
         "tokens/s: positions a second, padding included, over all ranks": any(row.rate for row in report.rows),
         "real tokens/s: the same without padding": report.has_padding,
@@ -37,7 +36,6 @@ def legend(report: TrainingSection) -> list[str]:
         *applying(_of_packages(report)),
         *report.beside.legend("values"),
         *legend_of_runs(report.rows, report.shared),
-        *conclusion(report.comparable, report.named),
         *control_lines(report.rows),
         *convergence_legend(list(report.converged.values())),
         *scaling_legend(report.series),

@@ -75,10 +75,7 @@ class TrainingSection(ReportSection):
 
     @property
     def legend(self) -> list[str]:
-        """The legend with the table's conclusions.
-
-        They say which methods are told apart, how far runs converged and scaled, and whether runs trained the same.
-        """
+        """The legend, and how far runs converged and scaled, and whether they trained the same."""
         return [*legend(self), *self.beside.legend("end")]
 
     def name_cell(self, row: Row, name: str) -> str:
@@ -182,11 +179,17 @@ class TrainingSection(ReportSection):
 
     @property
     def answers(self) -> list[str]:
-        """The fastest, and which methods are told apart from Naive."""
-        return [
-            *super().answers,
-            *(f"{line[:1].upper()}{line[1:]}." for line in conclusion(self.comparable, self.named)),
-        ]
+        """The fastest, and which methods differ from Naive."""
+        return [*super().answers, *self._beside_naive]
+
+    @property
+    def leaders(self) -> list[str]:
+        """The fastest beside Naive, and which methods differ from it."""
+        return [*super().leaders, *self._beside_naive]
+
+    @property
+    def _beside_naive(self) -> list[str]:
+        return [f"{line[:1].upper()}{line[1:]}." for line in conclusion(self.comparable, self.named)]
 
     @property
     def charts(self) -> Sequence[Chart]:
