@@ -70,12 +70,13 @@ def engine_names(task: str) -> list[str]:
 def get_engine(task: str, name: str) -> Engine[Any]:
     """Return the engine of this name for a task; raise ConfigError with the names that there are."""
     engine = _load_engine(name) if name in (*ENGINES, *_outside_engines()) else None
-    if engine is None or task not in engine.tasks:
-        names = engine_names(task)
-        raise ConfigError(
-            f"unknown engine '{name}': {hint('engine', name, names)}choices are {', '.join(names)}, with task={task}"
-        )
-    return engine
+    if engine is not None and task in engine.tasks:
+        return engine
+    names = engine_names(task)
+    choices = f"choices are {', '.join(names)}, with task={task}"
+    if engine is not None:
+        raise ConfigError(f"engine={name} belongs to task={' or task='.join(engine.tasks)}: add that; {choices}")
+    raise ConfigError(f"unknown engine '{name}': {hint('engine', name, names)}{choices}")
 
 
 def family_names() -> list[str]:

@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 
 from llmexp.errors import ConfigError, nearest, unknown
 from llmexp.record.redact import is_secret_name, secret_in
-from llmexp.registry import get_task, task_names
+from llmexp.registry import get_engine, get_task, task_names
 from llmexp.schema import RunConfig
 from llmexp.schema.kinds import wrong_value
 from llmexp.schema.tagged import Taken, types_of
@@ -127,7 +127,9 @@ def _first_unknown(kind: type[BaseModel], path: str) -> str | None:
 def of_other_tasks(path: str) -> ConfigError | None:
     """Build the error for a dotted key that only other tasks have; None where no task has it."""
     others = [task for task in task_names() if _first_unknown(get_task(task).config_type, path) is None]
-    return ConfigError(f"{path} is of task={' or task='.join(others)}: add that, or leave it out") if others else None
+    if not others:
+        return None
+    return ConfigError(f"{path} belongs to task={' or task='.join(others)}: add that, or leave {path} out")
 
 
 def unknown_key(path: str, kind: type[BaseModel] | None = None) -> ConfigError:
@@ -164,5 +166,7 @@ def _explain(kind: type[RunConfig], error: ErrorDetails, container: Mapping[str,
     said = taken.explain(error) if taken else None
     if said is None and error["type"] == "extra_forbidden":
         section, *below = map(str, error["loc"])
+        if section == "engine":  # keys of an engine of another task are unknown here, as the engine is
+            get_engine(str(container["task"]["name"]), str(container["engine"]["name"]))
         return unknown_key(".".join([section, *below[1 if taken else 0 :]]), kind)
     return ConfigError(said or wrong_value(kind, error))

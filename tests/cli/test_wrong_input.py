@@ -98,6 +98,7 @@ WRONG_WORDS = {
     "precision=fp16": ["write precision=bf16_mixed", "fp16 and fp8 are not offered"],
     "precision=bf16": ["write precision=bf16_mixed"],
     "engine=fsdp": ["write engine=torch;"],
+    "engine=vllm": ["engine=vllm belongs to task=serve: add that", "deepspeed, megatron, script, torch"],
     "engine.name=knobs": ["unknown engine 'knobs'", "deepspeed, megatron, script, torch"],
     "engine.name=limits": ["unknown engine 'limits'"],
     "hardware=gpu": ["no GPU is visible here", "hardware=cpu", "a800, b200, h100"],

@@ -18,7 +18,11 @@ from llmexp.launch.server_address import API_KEY
 
 WRONG = {
     "engine=vlm": ["unknown engine 'vlm'", "did you mean vllm?", "tgi"],
-    "engine=torch": ["unknown engine 'torch'", "transformers", "with task=serve"],
+    "engine=torch": [
+        "engine=torch belongs to task=pretrain or task=finetune: add that",
+        "transformers",
+        "with task=serve",
+    ],
     "engine.options.block_sice=16": [
         "unknown engine.options of engine=transformers 'block_sice'",
         "did you mean block_size?",
@@ -36,8 +40,8 @@ WRONG = {
         "serve.prompt and serve.output: prompt 5000 + output 32 = 5032 tokens",
         "more than model.max_positions=4096",
     ],
-    "method=F": ["method is of task=pretrain or task=finetune: add that, or leave it out"],
-    "+method=F+R": ["method is of task=pretrain or task=finetune"],
+    "method=F": ["method belongs to task=pretrain or task=finetune: add that, or leave method out"],
+    "+method=F+R": ["method belongs to task=pretrain or task=finetune"],
     "model=hf model.path=a/b": ["task=serve takes a folder's own weights (model=a/b)", "such as model=7b"],
     "model=a/b": ["model.path=a/b: task=serve takes a folder here", "hf download a/b --local-dir"],
     "serve.texts.path=missing/a.jsonl": ["model=tiny is random and has no tokenizer for texts", "or =bytes"],

@@ -143,7 +143,10 @@ def test_its_plan_says_what_it_decides(installed: Path, llmexp: Callable[..., ob
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("task=hash", "batch.micro=2"), "batch is of task=pretrain or task=finetune: add that, or leave it out"),
+        (
+            ("task=hash", "batch.micro=2"),
+            "batch belongs to task=pretrain or task=finetune: add that, or leave batch out",
+        ),
         (
             ("task=hash", "optimizer=lion"),
             "this task has no optimizer=: leave it out, or name another task",
@@ -156,16 +159,19 @@ def test_its_plan_says_what_it_decides(installed: Path, llmexp: Callable[..., ob
             ("task=hash", "digest.block=1"),
             "unknown key 'digest.block': did you mean digest.block_bytes? keys of digest are algorithm, block_bytes",
         ),
-        (("task=hash", "engine=torch"), "unknown engine 'torch': choices are hashlib, with task=hash"),
+        (
+            ("task=hash", "engine=torch"),
+            "engine=torch belongs to task=pretrain or task=finetune: add that; choices are hashlib, with task=hash",
+        ),
         (
             ("task=hash", "engine.launcher=spawn"),
             "engine.launcher=spawn does not start engine=hashlib: choices are python",
         ),
-        (("digest.block_bytes=1",), "digest is of task=hash: add that, or leave it out"),
+        (("digest.block_bytes=1",), "digest belongs to task=hash: add that, or leave digest out"),
         (
             ("engine=hashlib",),
-            "unknown engine 'hashlib': choices are deepspeed, megatron, script, torch, averaging, clipping, "
-            "with task=pretrain",
+            "engine=hashlib belongs to task=hash: add that; choices are deepspeed, megatron, script, torch, averaging, "
+            "clipping, with task=pretrain",
         ),
     ],
 )
