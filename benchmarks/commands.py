@@ -95,17 +95,14 @@ def sweeps(folder: Path, times: int) -> list[Figure]:
             runs = find_runs(folder / "outputs" / tracking)
             useful.append(useful_fraction((run, run.result()) for run in runs) or 0.0)
         bare.append(cost_of(BARE, folder).own_cpu_s)
-    drivers = [
-        figure
-        for tracking, found in costs.items()
-        for name in (f"driver, a run, tracking={tracking}",)
-        for figure in (
+    drivers = []
+    for tracking, limit in DRIVER_LIMITS.items():
+        name, found = f"driver, a run, tracking={tracking}", costs[tracking]
+        over_bare = paired_ratio(found, bare)
+        drivers += [
             Figure(name, "CPU-s", interval(found), times),
-            Figure(
-                f"{name}, over a bare hydra.main", "x", paired_ratio(found, bare), times, limit=DRIVER_LIMITS[tracking]
-            ),
-        )
-    ]
+            Figure(f"{name}, over a bare hydra.main", "x", over_bare, times, limit=limit),
+        ]
     return [*drivers, Figure("useful fraction, tiny, measure=quick", "", interval(useful), len(useful))]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from llmexp.record.reading import plain
 from llmexp.record.redact import redact
@@ -50,7 +51,9 @@ def escaped(text: str) -> str:
 
 
 def _section(section: ReportSection) -> str:
-    tables = map(float_of, [section.table, *section.asked_tables])
+    answers = [line.rstrip(".") for line in section.leaders]
+    runs = replace(section.table, legend=[*answers, *section.table.legend])
+    tables = map(float_of, [runs, *section.asked_tables])
     setup = setup_paragraph(section)
     return "\n\n".join([*tables, *([escaped(setup)] if setup else [])])
 

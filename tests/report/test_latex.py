@@ -2,9 +2,11 @@
 
 import re
 
+from llmexp.record.result import Metric, Stability
 from llmexp.report.latex import escaped, latex
 from llmexp.report.setup_paragraph import setup_paragraph
 from llmexp.report.table import build_report
+from llmexp.report.text import markdown
 
 
 def test_the_table_has_the_rules_of_booktabs_and_whole_lines(make_run):
@@ -39,3 +41,16 @@ def test_the_setup_names_what_was_measured_and_is_empty_without_it(make_run):
     assert said.startswith("We measured model tiny; method F. Hardware cpu;")
     assert "R" not in re.findall(r"method ([^.]*)\.", said)[0].split(", ")
     assert setup_paragraph(build_report([make_run("Z3", status="oom")]).sections[0]) == ""
+
+
+def test_what_the_table_answers_stands_with_it_in_every_form(make_run):
+    steady = Stability(verdict="stable", reasons=[], drift_ratio=1.0, warmup_ratio=1.0)
+    speeds = {"Naive": 100.0, "R": 70.0}
+    metrics = {
+        method: {"tokens_per_s": Metric(mean=mean, std_between_repeats=1.0, n=3)} for method, mean in speeds.items()
+    }
+    report = build_report([make_run(method, metrics=metrics[method], stability=steady) for method in speeds])
+    for form in (latex(report), markdown(report)):
+        assert "fastest" in form
+        assert "slower than Naive: R" in form
+        assert ".." not in form
