@@ -108,6 +108,9 @@ lint: $(VENV)/.installed-train,megatron,serve,slurm,dev  ## ruff and mypy
 ui: $(VENV)/.installed-train,serve  ## open the recorded runs in MLflow, on 127.0.0.1
 	@$(BIN)/llmexp ui
 
+reference: $(VENV)/.installed-train,megatron,serve  ## write docs/reference: keys, metrics and commands
+	@$(BIN)/python docs/reference
+
 bench: $(VENV)/.installed-train,megatron,serve  ## measure the program's own cost against its limits
 	@$(BIN)/python -m benchmarks
 

@@ -56,7 +56,7 @@ def memory_verdicts() -> Iterator[Figure]:
         yield _agreeing(f"the plan's memory agrees with the paper: table{table}", searched, AGREES)
         yield from _by_saying(table, found)
     whole = [check for found in tables.values() for check in found if check.said != UNSEARCHED]
-    for verdict in ("surely", "likely", "no"):
+    for verdict in ("yes", "likely", "no"):
         given = [check for check in whole if check.fit.verdict == verdict]
         yield rate(f"wrong where the plan says {verdict}", sum(not check.right for check in given), len(given))
     pure = (check for table in TASKS for check in checks(table, "bf16_pure") if check.said != UNSEARCHED)

@@ -160,8 +160,8 @@ def _of_searches(server: Server, requests: int, tries: int) -> Iterator[Figure]:
     """Rate searches from an eighth of the capacity, with Poisson arrivals."""
     case, draw = f"{server.name}, {requests}", random.Random(requests)
     ends = [search(server, requests, draw) for _ in range(tries)]
-    lows = [end.knee.low_per_s / server.capacity_per_s if end.knee.low_per_s else 0.0 for end, _ in ends]
-    highs = [end.knee.high_per_s / server.capacity_per_s if end.knee.high_per_s else FAR for end, _ in ends]
+    lows = [end.saturation.low_per_s / server.capacity_per_s if end.saturation.low_per_s else 0.0 for end, _ in ends]
+    highs = [end.saturation.high_per_s / server.capacity_per_s if end.saturation.high_per_s else FAR for end, _ in ends]
     yield rate(f"search that ends too high: {case}", sum(low > FAR for low in lows), tries, limit=WRONG_OF_SEARCHES)
     yield rate(
         f"search that ends too low: {case}", sum(high < 1 / FAR for high in highs), tries, limit=WRONG_OF_SEARCHES

@@ -11,7 +11,7 @@ from pathlib import Path
 from llmexp.serving.analysis.load_judgment import in_order, judgment, why_never_known, why_no_figures
 from llmexp.serving.analysis.rate_search import Found, RateSearch
 from llmexp.serving.analysis.request_latency import Objective
-from llmexp.serving.analysis.saturation_point import RateAnswer, holds, knee
+from llmexp.serving.analysis.saturation_point import RateAnswer, find_saturation, holds
 from llmexp.serving.plan.load_points import probe_of
 from llmexp.serving.plan.probes import probes_path
 from llmexp.serving.plan.serving_plan import LoadPoint, ServingPlan
@@ -45,7 +45,7 @@ def search(plan: ServingPlan, repeat: Path, measure: Measure) -> list[LoadPoint]
             answers.append((step, holds(verdict.answer for verdict in judged.values())))
             print(f"search: {probes[-1]} {_WORDS[answers[-1][1]]}", flush=True)
             if reason := why_never_known(judged):
-                print(f"search: {Found(knee(answers), reason)}", flush=True)
+                print(f"search: {Found(find_saturation(answers), reason)}", flush=True)
                 return probes
     print(f"search: {step}", flush=True)
     return probes

@@ -31,7 +31,10 @@ class Shown:
 
 @dataclass(frozen=True)
 class MetricSpec:
-    """A metric; `function` computes it from one repeat and the plan's constants, or returns None without the data."""
+    """A metric; `function` computes it from one repeat and the plan's constants, or returns None without the data.
+
+    `help` is one sentence, for a table's legend. `details` are for the reference.
+    """
 
     name: str
     function: Function
@@ -39,17 +42,23 @@ class MetricSpec:
     better: Better
     help: str
     column: Shown | None = None
+    details: str = ""
 
 
 def metric(
     unit: str, better: Better = "", column: Shown | None = None
 ) -> Callable[[Callable[..., Measurement | None]], MetricSpec]:
-    """Make the decorated function the metric of its name; its docstring becomes the help text."""
+    """Make the decorated function the metric of its name, and its docstring's paragraphs the help and the details."""
 
     def made(function: Callable[..., Measurement | None]) -> MetricSpec:
-        return MetricSpec(function.__name__, function, unit, better, " ".join((getdoc(function) or "").split()), column)
+        help, _, details = (getdoc(function) or "").partition("\n\n")
+        return MetricSpec(function.__name__, function, unit, better, _one_line(help), column, _one_line(details))
 
     return made
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 class Metrics(dict[str, MetricSpec]):

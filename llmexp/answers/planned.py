@@ -19,7 +19,7 @@ class PlanSchema(SchemaName):
     """The schema of this answer."""
 
     name: Literal["llmexp.plan"] = "llmexp.plan"
-    version: Literal[1] = 1
+    version: Literal[2] = 2
 
 
 class PlannedMemory(Part):
@@ -71,7 +71,7 @@ class PlannedRun(Answer):
     schema_name: PlanSchema = Field(PlanSchema(), alias="schema")
     name: str = Field(description="the run's name in words, which no other run of its sweep has")
     folder: str = Field(description="where its records are, or will be")
-    fits: FitVerdict | None = Field(description="surely, likely or no; null where that is not known")
+    fits: FitVerdict | None = Field(description="yes, likely or no; null where that is not known")
     memory: PlannedMemory | None = Field(description="what `fits` rests on")
     skipped: PlannedSkip | None = Field(description="why the run would be skipped at once; null where it would start")
     speed: PlannedSpeed | None

@@ -18,6 +18,7 @@ from llmexp.terms import meant_by
 from llmexp.version import __version__
 
 COMMAND_NAMES = (
+    "init",
     "plan",
     "report",
     "compare",

@@ -1,4 +1,4 @@
-"""A plan in words: whether it fits and how fast it would be, then what would run, degrees, batch and memory."""
+"""A plan in words: whether it fits and how fast it would be, then what would run."""
 
 from __future__ import annotations
 
@@ -13,21 +13,32 @@ from llmexp.record.plan import RunPlan
 from llmexp.registry import get_task
 from llmexp.sweep.cost import Cost
 
+MORE = "--verbose shows all that this run would do, its memory by part and its command"
+
 
 def plan_text(cost: Cost, *, verbose: bool = False, budget: str = "") -> str:
-    """Return several lines for one plan, the answer first, without the last newline.
+    """Return one plan as lines, the answer first, without the last newline.
 
-    `budget` is the cost of a training budget. With `verbose` the engine's configuration and the command are shown too.
+    They are about five. With `verbose` they are everything that the plan knows, down to the engine's configuration and
+    the command. `budget` is the cost of a training budget.
     """
     plan = cost.plan
     config = plan.config
     head = f"{plan.name} on {config.hardware.name}: {config.task.name} by {config.engine.name}, run {plan.id}"
-    facts = answer(cost) | {"training": budget} | _facts(plan) | (_native(plan) if verbose else {})
-    facts["again"] = plan.rerun_command
+    answers = answer(cost) | {"training": budget}
+    facts = answers | (_facts(plan) | _native(plan) if verbose else _brief(plan, answers))
     told = {label: text for label, text in facts.items() if text}
     return "\n".join(
         [head, *(_line(label, line) for name, text in told.items() for label, line in _spread(name, text))]
     )
+
+
+def _brief(plan: RunPlan, answers: dict[str, str]) -> dict[str, str]:
+    """Return what is measured, and the memory where nothing else tells whether it fits."""
+    facts = _facts(plan)
+    unanswered = [] if answers["fits"] or answers["skipped"] else ["memory"]
+    shown = [*unanswered, *get_task(plan.config.task.name).brief]
+    return {label: facts.get(label, "").partition("\n")[0] for label in shown} | {"more": MORE}
 
 
 def _facts(plan: RunPlan) -> dict[str, str]:
@@ -37,7 +48,8 @@ def _facts(plan: RunPlan) -> dict[str, str]:
 
 
 def _native(plan: RunPlan) -> dict[str, str]:
-    return {"engine": json.dumps(plan.engine_config, indent=2), "command": _command(plan)}
+    engine = json.dumps(plan.engine_config, indent=2)
+    return {"engine": engine, "command": _command(plan), "again": plan.rerun_command}
 
 
 def _memory(plan: RunPlan, memory: MemoryEstimate) -> str:

@@ -35,6 +35,7 @@ class Micro(Task[MicroRunConfig, MicroPlan]):
     sample_type = CallSample
     metrics = LIMITS
     section_type = MicroSection
+    brief = ("points",)
     level = "calls"
     level_columns = CALL_COLUMNS
 

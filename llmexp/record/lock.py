@@ -42,7 +42,7 @@ _open: dict[Path, int] = {}
 
 
 class LockHeldError(Exception):
-    """The error that another process has the lock; it says which one, and what to do where that is surely dead."""
+    """The error that another process has the lock; it says which one, and what to do where that is certainly dead."""
 
     def __init__(self, lock: Path, holder: dict[str, Any]) -> None:
         self.holder = holder
@@ -50,7 +50,7 @@ class LockHeldError(Exception):
         late = f"; after {duration(SILENT_S)} without a sign of life it counts as dead" if alone else ""
         super().__init__(
             f"{_name(holder)}, since {holder.get('at')}; wait for it or end it; "
-            f"if it is surely dead: rm -r '{lock}'{late}"
+            f"if you are sure that it is dead: rm -r '{lock}'{late}"
         )
 
 
@@ -77,7 +77,7 @@ def lost_to(lock: Path, asking: bool = False) -> str | None:
 
 
 def who_holds(lock: Path) -> str | None:
-    """Say who has the lock, since when, and what to do where that process is surely dead; None where it is free."""
+    """Say who has the lock, since when, and what to do where that process is certainly dead; None where it is free."""
     held = _why_not(lock)
     return str(held) if held else None
 

@@ -10,8 +10,8 @@ from pydantic import Field
 from llmexp.record.digits import GIB
 from llmexp.record.samples import Record, StateBytes
 
-FitVerdict = Literal["surely", "likely", "no"]
-# A run fits surely where the estimate leaves so much of a device free.
+FitVerdict = Literal["yes", "likely", "no"]
+# A run fits, without a doubt, where the estimate leaves so much of a device free.
 SURE_SHARE = 0.8
 
 
@@ -106,7 +106,7 @@ class Fit:
 
     @property
     def verdict(self) -> FitVerdict:
-        """`surely` with room to spare, `likely` with less, else `no`."""
+        """`yes` with room to spare, `likely` with less, else `no`."""
         if self.need > self.capacity:
             return "no"
-        return "surely" if self.need <= SURE_SHARE * self.capacity else "likely"
+        return "yes" if self.need <= SURE_SHARE * self.capacity else "likely"

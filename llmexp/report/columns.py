@@ -25,13 +25,15 @@ class Column:
 class ReportTable:
     """A table as each renderer shows it: its columns, which have equally many cells, and below it its legend.
 
-    Where a reader can copy cells by a button, those of the column with the heading `copied` have one.
+    Where a reader can copy cells by a button, those of the column with the heading `copied` have one. Of the legend, a
+    terminal shows the lines `explained`, which say what headings mean, only on demand.
     """
 
     title: str
     columns: Sequence[Column]
     legend: Sequence[str] = ()
     copied: str = ""
+    explained: Sequence[str] = ()
 
     @classmethod
     def of_rows(

@@ -28,19 +28,23 @@ def legend_of_signs(rows: Sequence[Row]) -> list[str]:
 
 def legend_of_runs(rows: Sequence[Row], shared: Mapping[str, str]) -> list[str]:
     """Return the lines on all runs together, whatever they measured; `shared` is the work that is the same in all."""
-    useful = _useful(rows) or 0
     runtimes = (f"runtime {runtime}: {versions}" for runtime, versions in versions_of(rows).items())
     return applying(
         {
             "; ".join(runtimes): "runtime" not in shared,
-            f"of the time that these runs held their devices, {useful:.1%} went into measured "
-            f"{_sample_name(rows)}s": bool(useful),
-            _order(rows): True,
+            **dict.fromkeys(how_measured(rows), True),
             "-: out of memory": any(row.state == OOM for row in rows),
             "stack: where it is another one, so were code, libraries or device; rerun=stale measures "
             "such runs again": has_several_stacks(rows),
         }
     )
+
+
+def how_measured(rows: Sequence[Row]) -> list[str]:
+    """Return how much of their time these runs measured, and in which order."""
+    useful = _useful(rows) or 0
+    share = f"of the time that these runs held their devices, {useful:.1%} went into measured {_sample_name(rows)}s"
+    return applying({share: bool(useful), _order(rows): True})
 
 
 def applying(lines: Mapping[str, bool]) -> list[str]:

@@ -18,13 +18,14 @@ WIDTH_WITHOUT_TERMINAL = 120
 WIDEST_TABLE = 100
 
 
-def print_table(table: ReportTable, screen: Console) -> None:
-    """Print a further table with its title and legend."""
+def print_table(table: ReportTable, screen: Console, *, explain: bool = True) -> None:
+    """Print a further table with its title and legend; without `explain` headings are not explained."""
     write(screen, f"\n{table.title}")
     shown, left_out = fitting(list(table.columns), screen)
     screen.print(as_table(shown))
     for line in table.legend:
-        write(screen, line, "dim")
+        if explain or line not in table.explained:
+            write(screen, line, "dim")
     name_left_out(screen, left_out, "in Markdown")
 
 

@@ -15,7 +15,7 @@ from llmexp.report.cells import mean_of, own_words, rate_cell
 from llmexp.report.columns import Bars, Column, ReportTable
 from llmexp.report.control import control_lines
 from llmexp.report.csv_line import csv_line, identity
-from llmexp.report.legend import legend_of_runs, legend_of_signs, small
+from llmexp.report.legend import how_measured, legend_of_runs, legend_of_signs, small
 from llmexp.report.notes import beside_note, ending_note, folded, interruption_note, power_note
 from llmexp.report.other_trainings import other_trainings
 from llmexp.report.page.answer import answers, leaders
@@ -175,17 +175,31 @@ class SectionTable(SectionRows):
     @property
     def legend(self) -> list[str]:
         """The meaning of the signs and headings that occur in this table, and its conclusions."""
+        rate, *others = self._headings
+        return [
+            *([rate] if rate else []),
+            *legend_of_signs(self.rows),
+            *others,
+            *self.beside.legend("values"),
+            *legend_of_runs(self.rows, self.shared),
+            *control_lines(self.rows),
+        ]
+
+    @property
+    def explained(self) -> list[str]:
+        """The lines of the legend that a terminal shows on demand: what headings mean, and how runs were measured."""
+        return [*self._headings, *self.beside.legend("values"), *how_measured(self.rows)]
+
+    @property
+    def _headings(self) -> list[str]:
+        """The meaning of the rate, empty where no run has one, and that of every other heading."""
         rate = self.metrics.get(self.rows[0].plan.rate) if self.rows else None
         shown = [
             spec for spec in self.metrics.values() if spec.column and any(row.metric(spec.name) for row in self.rows)
         ]
         return [
-            *([f"{rate.unit}: {small(rate.help)}"] if rate and any(row.rate for row in self.rows) else []),
-            *legend_of_signs(self.rows),
+            f"{rate.unit}: {small(rate.help)}" if rate and any(row.rate for row in self.rows) else "",
             *(f"{spec.column.header}: {small(spec.help)}" for spec in shown if spec.column),
-            *self.beside.legend("values"),
-            *legend_of_runs(self.rows, self.shared),
-            *control_lines(self.rows),
         ]
 
     @cached_property

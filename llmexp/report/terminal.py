@@ -25,19 +25,22 @@ if TYPE_CHECKING:
 _SPEEDS = {"same": "equally fast", "different": "not equally fast", "unknown": "cannot tell whether equally fast"}
 
 
-def print_report(report: Report, file: TextIO | None = None) -> None:
-    """Print the table, its legend and notes, and the command of each row."""
+EXPLAIN = "llmexp report --explain says what each column means"
+
+
+def print_report(report: Report, file: TextIO | None = None, *, explain: bool = False) -> None:
+    """Print the table, its signs, its notes and the command of each row; with `explain` what each column means."""
     screen, first = console(file), 1
     if not report.rows:
         write(screen, "No runs")
     for section in report.sections:
-        _print_section(screen, section, first)
+        _print_section(screen, section, first, explain)
         first += len(section.rows)
     for reason in report.unreadable:
         write(screen, f"unreadable: {reason}")
 
 
-def _print_section(screen: Console, section: ReportSection, first: int) -> None:
+def _print_section(screen: Console, section: ReportSection, first: int, explain: bool) -> None:
     """Print a section with its rows numbered from `first`."""
     write(screen, section.title)
     numbers = Column("#", tuple(str(number) for number, _ in enumerate(section.rows, first)))
@@ -48,13 +51,17 @@ def _print_section(screen: Console, section: ReportSection, first: int) -> None:
         write(screen, line)
     shown, left_out = fitting([numbers, *differing], screen)
     screen.print(as_table(shown))
+    hidden = [] if explain else section.explained
     for line in section.legend:
-        write(screen, line, "dim")
+        if line not in hidden:
+            write(screen, line, "dim")
+    if any(hidden):
+        write(screen, EXPLAIN, "dim")
     name_left_out(screen, left_out, "in Markdown and CSV")
     for number, note in enumerate(section.notes, 1):
         write(screen, f"({number}) {note}")
     for table in section.tables:
-        print_table(table, screen)
+        print_table(table, screen, explain=explain)
     for line in repeat_lines([row.command for row in section.rows], first):
         write(screen, line)
 

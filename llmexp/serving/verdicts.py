@@ -1,4 +1,4 @@
-"""What load points show together: whether the server kept up, whether requests kept their objective, and the knee."""
+"""What load points show together: whether the server kept up, whether requests kept their objective, and saturation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from llmexp.record.result import PointVerdict, ResultPoint
 from llmexp.serving.analysis.load_judgment import LOAD, Repeats, judgment, why_never_known
 from llmexp.serving.analysis.rate_search import Found, RateSearch
 from llmexp.serving.analysis.request_latency import Objective
-from llmexp.serving.analysis.saturation_point import RateAnswer, SaturationPoint, holds, knee
+from llmexp.serving.analysis.saturation_point import RateAnswer, SaturationPoint, find_saturation, holds
 from llmexp.serving.config.load import RateSearchConfig
 from llmexp.serving.config.run import SloConfig
 from llmexp.serving.plan.serving_plan import LoadPoint
@@ -25,13 +25,13 @@ def verdicts(point: LoadPoint, slo: SloConfig, repeats: Repeats) -> dict[str, Po
     return judgment(repeats, Objective.of(slo) if point.follows == "rate" else None)
 
 
-def knee_of(points: Sequence[ResultPoint]) -> SaturationPoint | None:
+def saturation_of(points: Sequence[ResultPoint]) -> SaturationPoint | None:
     """Return the rates between which the server stops to keep up, and within its objective where there is one.
 
     None where no load point was judged.
     """
     answers = _answers(points)
-    return knee(answers) if answers else None
+    return find_saturation(answers) if answers else None
 
 
 def search_end(points: Sequence[ResultPoint], search: RateSearchConfig) -> str:
@@ -40,7 +40,7 @@ def search_end(points: Sequence[ResultPoint], search: RateSearchConfig) -> str:
         return f"ended after probe {len(points)}: {problem}"
     answers = _answers(points)
     if reason := why_never_known(points[-1].verdicts):
-        return str(Found(knee(answers), reason))
+        return str(Found(find_saturation(answers), reason))
     step = RateSearch(search.start_per_s, search.tolerance, search.most_probes).step(answers)
     if isinstance(step, Found):
         return str(step)

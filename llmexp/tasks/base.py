@@ -37,6 +37,8 @@ class TaskPlanning(ABC, Generic[C, P]):
     """The type of plan.json; its `rate` names the metric that verdicts, comparisons and costs are based on."""
     pilot_source: ClassVar[str] = "pilot"
     """The source of a cost that goes by a run's own pilot, which says on which side it errs."""
+    brief: ClassVar[tuple[str, ...]] = ()
+    """The labels of `describe` that a short plan shows, a line each: what is measured."""
 
     @abstractmethod
     def plan(self, config: C) -> P:

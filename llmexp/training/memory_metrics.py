@@ -63,6 +63,26 @@ _PEAKS = {
     ),
     "peak_rss_bytes": "Peak of a rank's process in host memory, on the largest rank.",
 }
+_OF_ALLOCATOR = "What building the model took is left out."
+_OF_DEVICE = (
+    "Other processes' memory counts too. It is the largest of the readings at the ends of phases and of the window."
+)
+_OF_PHASES = (
+    "`what_ran.peak_phase` names the highest. On CPU it names the phase in which the process last grew; null where "
+    "building the model took more."
+)
+_OF_STATES = (
+    "The most in the first step: gradients at the end of a pass or as the optimizer begins an update, when copies in "
+    "the master copy's dtype may lie beside them; the others after the update. ZeRO and offload show, on CPU too."
+)
+_OF_GATHERED = (
+    "With FSDP2 only: all of them with Z2; embedding, last norm and head with Z3. What DeepSpeed's Z3 keeps gathered "
+    "is in the peaks alone."
+)
+_OF_MOMENTS = (
+    "8 for AdamW in fp32, and 8 / n where n ranks share them out. A copy of the parameters that it updates is not "
+    "among them. The same name in `plan.json` is what the plan expects of one rank alone."
+)
 _STATES = {
     "parameter": (("parameters",), "Parameters, as partitioned"),
     "gradient": (("gradients",), "Gradients"),
@@ -77,27 +97,29 @@ _STATES = {
 def add_memory(metrics: Metrics) -> None:
     """Register the memory metrics."""
 
-    def add(name: str, function: Function, help: str) -> None:
-        metrics.include(MetricSpec(name, function, "B", "lower", help))
+    def add(name: str, function: Function, help: str, details: str = "") -> None:
+        metrics.include(MetricSpec(name, function, "B", "lower", help, details=details))
 
     largest = "of the largest rank"
     per_parameter = "Moments that the fullest rank holds, wherever, over the trained parameters of the whole model."
-    add("optimizer_state_bytes_per_parameter", optimizer_state_bytes_per_parameter, per_parameter)
+    add("optimizer_state_bytes_per_parameter", optimizer_state_bytes_per_parameter, per_parameter, _OF_MOMENTS)
     for name, help in _PEAKS.items():
-        add(name, partial(_peak, field=name), help)
+        details = {"peak_allocated_bytes": _OF_ALLOCATOR, "peak_device_used_bytes": _OF_DEVICE}.get(name, "")
+        add(name, partial(_peak, field=name), help, details)
     add("peak_allocated_rank0_bytes", peak_allocated_rank0_bytes, "Peak of torch's allocator on rank 0; None on cpu.")
     for phase in PHASES:
         help = (
             f"Peak of torch's allocator in the phase {phase}, over the warm-up from its second step, "
             f"{largest}; None on cpu."
         )
-        add(f"{phase}_peak_bytes", partial(_phase_peak, phase=phase), help)
+        add(f"{phase}_peak_bytes", partial(_phase_peak, phase=phase), help, _OF_PHASES)
     for name, (kinds, what) in _STATES.items():
         for place, suffix in _PLACES.items():
             add(
                 f"{name}{suffix}_bytes",
                 partial(_state, kinds=kinds, place=place),
                 f"{what}, on the {place}, {largest}.",
+                _OF_STATES,
             )
     gathered = f"Whole parameters at the end of forward, beside the rank's part of them, on the device, {largest}."
-    add("gathered_parameter_bytes", partial(_state, kinds=("gathered",), place="device"), gathered)
+    add("gathered_parameter_bytes", partial(_state, kinds=("gathered",), place="device"), gathered, _OF_GATHERED)

@@ -35,7 +35,10 @@ metric = METRICS.add
 
 @metric("tokens/s", "higher")
 def tokens_per_s(repeat: TrainingRepeat, facts: RunConstants) -> Measurement:
-    """Positions of the measured window of all replicas a second."""
+    """Positions of the measured window of all replicas a second.
+
+    Padding counts. The time is that of the slowest rank. Nothing is multiplied by tp, pp or cp.
+    """
     return rate_of(repeat, facts, "positions")
 
 
@@ -86,6 +89,9 @@ def measured_steps(repeat: TrainingRepeat, facts: RunConstants) -> Measurement:
 def timed_share_of_wall(repeat: TrainingRepeat, facts: RunConstants) -> Measurement:
     """Time inside steps over the window's wall time, on the rank where it is lowest;
     raises RecordError where more time was counted than passed.
+
+    Steps are timed by the device's clock, the window by the host's. The rest lies between steps: the next batch, the
+    samples' file, a device that waits for the host. Above 1.01 a clock is wrong, and the run fails.
     """
     shares = timed_shares(repeat)
     if max(shares) > 1 + CLOCKS_AGREE:
@@ -106,7 +112,10 @@ def step_time_s(repeat: TrainingRepeat, facts: RunConstants) -> Measurement:
 
 @metric("s", "lower")
 def forward_time_s(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
-    """Forward passes of a step, all accumulated ones, on the slowest rank of that step."""
+    """Forward passes of a step, all accumulated ones, on the slowest rank of that step.
+
+    The three phases add up to the step. On CUDA they are timed by events in the stream, which adds no synchronization.
+    """
     return phase_time(repeat, "forward")
 
 
@@ -124,13 +133,19 @@ def optimizer_time_s(repeat: TrainingRepeat, facts: RunConstants) -> Measurement
 
 @metric("TFLOP/s", "higher")
 def tflops_per_s_per_gpu(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
-    """Model TFLOP/s of one device."""
+    """Model TFLOP/s of one device.
+
+    Recomputation is left out. With `engine=script` it is known only where the program's model is the configuration's.
+    """
     return tflops_of(repeat, facts, flops.model)
 
 
 @metric("share", "higher", Shown("MFU %", ".1f", 100, dispensable=6))
 def mfu(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
-    """Model FLOP/s over the dense peak, 0 to 1; raises RecordError above 1, for then a count or the peak is wrong."""
+    """Model FLOP/s over the dense peak, 0 to 1; raises RecordError above 1, for then a count or the peak is wrong.
+
+    The peak is that of the parameters' dtype, from `conf/hardware/*.yaml` with its source. Unknown hardware has none.
+    """
     return _checked("MFU", _share_of_peak(tflops_per_s_per_gpu(repeat, facts), facts), repeat, facts)
 
 
@@ -138,6 +153,9 @@ def mfu(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
 def mfu_full_attention(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """mfu with every pair of each sequence counted, as PaLM does;
     above 1 it may be, for causal kernels leave half of them out.
+
+    Masked pairs count too, as in the paper of Megatron (arXiv 2104.04473) and nanoGPT: for comparison with published
+    figures.
     """
     return _share_of_peak(tflops_of(repeat, facts, flops.full_attention), facts)
 
@@ -152,7 +170,10 @@ def useful_mfu(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | Non
 
 @metric("share", "higher")
 def hfu(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
-    """What the devices computed, useful or not, over the dense peak; raises RecordError above 1."""
+    """What the devices computed, useful or not, over the dense peak; raises RecordError above 1.
+
+    None with `engine=script`.
+    """
     kernel = repeat.ranks[0].what_ran.get("attention_kernel")
     done = tflops_of(repeat, facts, partial(flops.computed, kernel=kernel))
     return _checked("HFU", _share_of_peak(done, facts), repeat, facts)
@@ -184,6 +205,11 @@ def tokens_per_usd(repeat: TrainingRepeat, facts: RunConstants) -> Measurement |
 def mean_power_w(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """Power of what the run's energy counters cover, over the measured window;
     None where one cannot be read, or the window is too short for it.
+
+    `what_ran.energy_counters` names the counters. On CUDA they cover the boards of the run's own GPUs (NVML's total
+    energy counter, Volta and later), without the host. On CPU they cover all packages of the node (RAPL of Intel and
+    AMD), whoever computes on them, without their memory. Most systems let only root read RAPL. A window has to last
+    20 s: NVML averages power over a second, which is 5 % of that.
     """
     energies = [rank.energy for rank in repeat.ranks if rank.energy and _tells(rank.energy)]
     if len(energies) < len(repeat.ranks) or not any(energy.joules for energy in energies):

@@ -50,6 +50,7 @@ class Training(Task[TrainingConfig, TrainingPlan]):
     curves = ("loss",)
     row_type = TrainingRow
     trains = True
+    brief = ("batch",)
     trained_type = TrainedRun
     section_type = TrainingSection
 

@@ -24,9 +24,9 @@ def runs(llmexp, runner, here: Path) -> list[Path]:
 def test_plan_says_that_an_adaptive_protocol_may_take_fewer_steps(llmexp):
     assert (
         "30 to warm up + 100 measured, 10 times in fresh processes; fewer of both once tokens/s is known to 0.01"
-        in llmexp("plan", "measure=adaptive")[1]
+        in llmexp("plan", "--verbose", "measure=adaptive")[1]
     )
-    assert "fewer" not in llmexp("plan", "measure=paper")[1]
+    assert "fewer" not in llmexp("plan", "--verbose", "measure=paper")[1]
 
 
 def test_plan_says_what_would_run(llmexp, here: Path):
@@ -57,7 +57,7 @@ def test_plan_says_what_would_run(llmexp, here: Path):
 
 
 def test_plan_says_that_it_cannot_fit(llmexp):
-    _, out, _ = llmexp("plan", "model=7b", "hardware=rtx4090")
+    _, out, _ = llmexp("plan", "--verbose", "model=7b", "hardware=rtx4090")
     assert "it cannot fit" in out
     assert "24.0 GiB" in out
 
@@ -68,10 +68,12 @@ def test_plan_says_why_an_engine_skips(llmexp):
 
 
 def test_plan_of_a_model_that_only_building_can_count(llmexp):
-    code, out, _ = llmexp("plan", "model=hf", "model.path=someone/some-model")
+    words = ("plan", "model=hf", "model.path=someone/some-model")
+    code, out, _ = llmexp(*words)
     assert code == 0
     assert out.startswith("some-model Naive on")
-    assert out.count("not known before the model is built") == 2
+    assert out.splitlines()[1] == "  memory     not known before the model is built"
+    assert llmexp(*words, "--verbose")[1].count("not known before the model is built") == 2
 
 
 def test_plan_as_json_is_one_plan_a_line(llmexp):

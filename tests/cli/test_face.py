@@ -55,7 +55,7 @@ def started(program: str, folder: Path) -> subprocess.Popen[str]:
 
 def test_plan_answers_whether_each_run_fits_how_fast_it_is_and_what_it_costs(capfd: pytest.CaptureFixture[str]) -> None:
     whole, sharded = llmexp.plan(*PLANNED)
-    assert (whole.name, whole.fits, sharded.name, sharded.fits) == ("7b R", "no", "7b R+Z3", "surely")
+    assert (whole.name, whole.fits, sharded.name, sharded.fits) == ("7b R", "no", "7b R+Z3", "yes")
     assert whole.skipped is not None
     assert whole.skipped.code == "memory"
     assert whole.skipped.reason.startswith("needs 125.5 GiB on the device for certain")
@@ -73,7 +73,7 @@ def test_plan_is_what_the_command_prints_as_json(llmexp_main: Callable[..., str]
     printed = llmexp_main("plan", "--json", *PLANNED).splitlines()
     assert [PlannedRun.model_validate_json(line) for line in printed] == llmexp.plan(*PLANNED)
     assert {(line["schema"]["name"], line["schema"]["version"]) for line in map(json.loads, printed)} == {
-        ("llmexp.plan", 1)
+        ("llmexp.plan", 2)
     }
 
 
@@ -138,7 +138,7 @@ def test_the_page_s_example_runs(runner: object, here: Path, capsys: pytest.Capt
     (example,) = (one for one in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL) if "llmexp.run" in one)
     exec(example, {})
     planned, *ran = capsys.readouterr().out.splitlines()[1:]
-    assert planned == "7b R+Z3 surely 592.35 None"
+    assert planned == "7b R+Z3 yes 592.35 None"
     assert [line.split()[1] for line in ran] == ["success"] * 6
 
 

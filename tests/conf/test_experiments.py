@@ -269,10 +269,11 @@ def test_serve_first_asks_every_engine_the_same_loads():
     assert {plan.comparison_key["loads"] for plan in found} == {"1/s, 4/s, max"}
 
 
-def test_serve_knee_searches_with_enough_requests_a_probe():
-    (plan,) = plans("experiment=serve_knee")
+def test_serve_saturation_searches_with_enough_requests_a_probe():
+    (plan,) = plans("experiment=serve_saturation")
     assert plan.comparison_key["loads"] == "search from 10/s"
     assert plan.config.serve.requests >= 300
     assert (
-        plans("experiment=serve_knee", "serve.search.start_per_s=30")[0].comparison_key["loads"] == "search from 30/s"
+        plans("experiment=serve_saturation", "serve.search.start_per_s=30")[0].comparison_key["loads"]
+        == "search from 30/s"
     )

@@ -148,9 +148,10 @@ def test_a_broken_checkpoint_stops_planning_and_only_where_it_is_read(plan: Plan
 
 
 def test_a_plan_says_which_weights_it_starts_from_and_what_it_leaves(plan: Planning, folder: Path) -> None:
-    text = plan_text(Cost(plan(*words(folder), "task=finetune", "method=L", "task.save_model=true"), None, "unknown"))
+    kept = plan(*words(folder), "task=finetune", "method=L", "task.save_model=true")
+    text = plan_text(Cost(kept, None, "unknown"), verbose=True)
     assert f"  weights    the checkpoint {folder}\n  leaves     repeat.0/adapter, repeat.0/model\n" in text
-    assert "leaves" not in plan_text(Cost(plan("task=finetune", "method=L"), None, "unknown"))
+    assert "leaves" not in plan_text(Cost(plan("task=finetune", "method=L"), None, "unknown"), verbose=True)
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,8 @@ def test_one_of_an_earlier_version_gave_no_signs_and_is_judged_as_it_was(identit
 
 def test_the_way_out_is_named(left_by) -> None:
     folder = left_by(ELSEWHERE)
-    said = f"; if it is surely dead: rm -r '{folder.drivers}'; after 10 min without a sign of life it counts as dead"
+    said = f"; if you are sure that it is dead: rm -r '{folder.drivers}'; "
+    said += "after 10 min without a sign of life it counts as dead"
     assert str(who_holds(folder.drivers)).endswith(said)
 
 

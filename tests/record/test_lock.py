@@ -97,7 +97,7 @@ def test_a_holder_on_another_host_counts_as_alive_and_the_remedy_is_named(tmp_pa
         (holder,) = (tmp_path / "lock").glob(f"*/{module.HOLDER}")
         text = json.dumps(json.loads(holder.read_text()) | {"host": "another-host", "boot_id": "another", "pid": 1})
     holder.write_text(text)
-    words = rf"process 1 on another-host, since .* if it is surely dead: rm -r '{tmp_path / 'lock'}'"
+    words = rf"process 1 on another-host, since .* if you are sure that it is dead: rm -r '{tmp_path / 'lock'}'"
     with pytest.raises(LockHeldError, match=words), acquire(tmp_path / "lock"):
         pass
 

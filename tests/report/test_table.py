@@ -31,10 +31,10 @@ def test_what_of_the_held_time_was_measured_is_said(make_run, capsys):
         rank=0, window_wall_s=10.0, time_to_first_step_s=1.0, state_bytes={}, what_ran={}, **sizes
     )
     run.write(run.repeat(0) / "rank.0.json", summary)
-    print_report(build_report([run]))
+    print_report(build_report([run]), explain=True)
     assert "held their devices, 25.0% went into measured steps" in capsys.readouterr().out
     (run.repeat(0) / "rank.0.json").write_text("{")
-    print_report(build_report([run]))
+    print_report(build_report([run]), explain=True)
     assert "held their devices" not in capsys.readouterr().out
 
 

@@ -14,7 +14,7 @@ from llmexp.serving.points import results, results_until_now
 from llmexp.serving.record.requests import ENDED_AT_WORK, RequestSample
 from llmexp.serving.record.summary import ReportedBytes
 from llmexp.serving.task import SERVE
-from llmexp.serving.verdicts import knee_of
+from llmexp.serving.verdicts import saturation_of
 
 PLAN = serving_plan("serve.rate=2,max", "serve.requests=2", "serve.slo.ttft_s=1")
 
@@ -51,7 +51,7 @@ def test_an_objective_of_tpot_is_neither_kept_nor_missed_where_nobody_counts_tok
     assert point.verdicts["load"].answer == "kept_up"
     assert point.verdicts["objective"].answer == "unknown"
     assert point.verdicts["objective"].reasons[0].startswith("nobody counted the output tokens of 200 requests")
-    assert str(knee_of(found)) == "unknown (20/s could not be judged)"
+    assert str(saturation_of(found)) == "unknown (20/s could not be judged)"
 
 
 def test_latency_counts_the_time_that_a_request_waited_to_be_sent() -> None:

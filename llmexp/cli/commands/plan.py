@@ -26,7 +26,9 @@ def parser() -> Parser:
     add_overrides(parser)
     parser.add_argument("--json", action="store_true", help="answers and plans for programs, a run a line")
     parser.add_argument(
-        "--verbose", action="store_true", help="every run in full, with its engine's configuration and its command"
+        "--verbose",
+        action="store_true",
+        help="all that a run would do: atoms, degrees, steps, memory by part, native configuration, command",
     )
     parser.add_argument(
         "--for",

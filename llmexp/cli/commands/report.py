@@ -71,6 +71,7 @@ def _add_form(parser: Parser) -> None:
     parser.add_argument(
         "--open", action="store_true", help="show the page in the browser; without --html a passing one"
     )
+    parser.add_argument("--explain", action="store_true", help="say below the table what each column means")
     parser.add_argument("--setup", action="store_true", help="print the set-up as a paragraph for a paper instead")
 
 
@@ -132,7 +133,7 @@ def main(args: Namespace) -> int:
     elif args.format != "terminal":
         print(_TEXTS[args.format](table), end="")
     elif not (args.html or args.open):
-        print_report(table)
+        print_report(table, explain=args.explain)
     if args.figure:
         draw_report(table, args.figure)
     if args.html or args.open:

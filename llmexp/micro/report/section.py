@@ -17,12 +17,13 @@ from llmexp.record.digits import rounded
 from llmexp.record.result import RunResult, RunStatus
 from llmexp.registry import families
 from llmexp.report.columns import Bars, Column, ReportTable
-from llmexp.report.legend import legend_of_runs, legend_of_signs
+from llmexp.report.legend import how_measured, legend_of_runs, legend_of_signs
 from llmexp.report.notes import ending_note, mark
 from llmexp.report.row import Row
 from llmexp.report.section import ReportSection
 from llmexp.report.signs import doubt_sign
 
+_POINT_TIME = "a point's time is the median of its samples on the slowest rank; all ranks measure at the same time"
 IN_CACHE, CACHE_UNKNOWN = "in the cache", "cache unknown"
 
 
@@ -67,11 +68,16 @@ class MicroSection(ReportSection):
     def legend(self) -> list[str]:
         """The meaning of the columns."""
         return [
-            "a point's time is the median of its samples on the slowest rank; all ranks measure at the same time",
+            _POINT_TIME,
             *legend_of_signs(self.rows),
             *self.beside.legend("values"),
             *legend_of_runs(self.rows, self.shared),
         ]
+
+    @property
+    def explained(self) -> list[str]:
+        """The lines of the legend that a terminal shows on demand."""
+        return [_POINT_TIME, *how_measured(self.rows)]
 
     @property
     def panels(self) -> list[Bars]:

@@ -11,6 +11,9 @@ from llmexp.report.breakdown.parts import Profiled
 from llmexp.report.columns import Column, ReportTable
 
 BOUND, BEST = "bound by", "best step"
+_SHARES = "ms of a measured step, by the shares of the profiled one; communication and copies where nothing hides them"
+_AT_LIMIT = "at limit: the same work at the rates of task=micro, where the trace tells the work; communication in all"
+_BEST_STEP = f"{BEST}: products at the limit, other computation as it was, communication and copies hidden, no idling"
 
 
 def limits_table(runs: Sequence[Profiled]) -> ReportTable:
@@ -21,7 +24,9 @@ def limits_table(runs: Sequence[Profiled]) -> ReportTable:
         Column("part", tuple(name for name, _ in lines), left=True),
         *(Column(run.name, tuple(cell(limits) for _, cell in lines)) for run, limits in zip(runs, found, strict=True)),
     ]
-    return ReportTable("what bounds a step", columns, list(_legend(runs, found)))
+    return ReportTable(
+        "what bounds a step", columns, list(_legend(runs, found)), explained=[_SHARES, _AT_LIMIT, _BEST_STEP]
+    )
 
 
 def _lines(found: Sequence[StepLimits]) -> Iterator[tuple[str, Callable[[StepLimits], str]]]:
@@ -56,14 +61,14 @@ def _best(limits: StepLimits) -> str:
 
 
 def _legend(runs: Sequence[Profiled], found: Sequence[StepLimits]) -> Iterator[str]:
-    yield "ms of a measured step, by the shares of the profiled one; communication and copies where nothing hides them"
+    yield _SHARES
     used = [run.breakdown.calibration for run in runs if run.breakdown.calibration]
     if not used:
         yield "no limits of this machine are known: `llmexp task=micro` measures them, for the runs after it"
         return
-    yield "at limit: the same work at the rates of task=micro, where the trace tells the work; communication in all"
+    yield _AT_LIMIT
     if any(limits.best_s for limits in found):
-        yield f"{BEST}: products at the limit, other computation as it was, communication and copies hidden, no idling"
+        yield _BEST_STEP
     for calibration in dict.fromkeys((each.run, each.day, each.doubt) for each in used):
         run, day, doubt = calibration
         yield f"limits: {run}, {day}" + f"; {doubt}" * bool(doubt)

@@ -21,6 +21,11 @@ from llmexp.report.breakdown.parts import (
 from llmexp.report.columns import Column, ReportTable
 
 SMALL_SHARE = 0.01
+_HEADINGS = (
+    "ms a step and rank, and percent of the profiled step; a module's computation without the modules in it, in "
+    "backward by the module whose forward it is",
+    "exposed communication and copies are those that no computation hides; the parts of a phase add up to it",
+)
 
 
 def module_table(runs: Sequence[Profiled], *, whole: bool = True) -> ReportTable:
@@ -49,7 +54,7 @@ def module_table(runs: Sequence[Profiled], *, whole: bool = True) -> ReportTable
         whole_ms = step_ms(run.breakdown)
         cells = [share_cell(times.get(part), whole_ms) for part in parts]
         columns.append(Column(f"{run.name} ms", (*cells, three_digits(whole_ms, ",.2f"), _measured(run, whole_ms))))
-    return ReportTable("where the time of a profiled step went", columns, _legend(runs))
+    return ReportTable("where the time of a profiled step went", columns, _legend(runs), explained=_HEADINGS)
 
 
 def _merged(times: Mapping[BreakdownPart, float], small: Collection[BreakdownPart]) -> dict[BreakdownPart, float]:
@@ -75,9 +80,4 @@ def _measured(run: Profiled, whole_ms: float) -> str:
 
 def _legend(runs: Sequence[Profiled]) -> list[str]:
     remarks = [f"{run.name}: {run.breakdown.remark}" for run in runs if run.breakdown.remark]
-    return [
-        "ms a step and rank, and percent of the profiled step; a module's computation without the modules in it, in "
-        "backward by the module whose forward it is",
-        "exposed communication and copies are those that no computation hides; the parts of a phase add up to it",
-        *remarks,
-    ]
+    return [*_HEADINGS, *remarks]

@@ -53,7 +53,7 @@ def answers(rows: Sequence[Row], label: Label, odd: Mapping[Path, str] | None = 
 
 
 def leaders(rows: Sequence[Row], label: Label, odd: Mapping[Path, str] | None = None) -> list[str]:
-    """Return the first sentence on each group in which several runs were measured: which is fastest, and how surely."""
+    """Return the first sentence on each group with several measured runs: which is fastest, and how certain that is."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         if row.rate and not row.is_control:
@@ -139,7 +139,7 @@ def _judged(other: Row, found: Estimate, confidence: float) -> BesideRow:
 
 
 def _head(said: str, best: Row, others: Sequence[BesideRow], rows: Sequence[Row], label: Label) -> str:
-    """Say how fast the first is, and how much faster than the slowest or than Naive; surely only where that is so."""
+    """Say how fast the first is, beside the slowest or Naive; it is called the fastest only where that is certain."""
     measured = sum(row.rate is not None for row in rows)
     if not others:
         return f"{said}. It is the only one that was measured, so nothing says whether another is faster."
@@ -150,7 +150,7 @@ def _head(said: str, best: Row, others: Sequence[BesideRow], rows: Sequence[Row]
     if len(others) == measured - 1 and all(one.verdict == "slower" for one in others):
         did_not_fit = any(row.state == OOM for row in rows)
         which = "that fits" if did_not_fit else f"of the {measured} that were measured to their end"
-        return f"{said}{times}: it is surely the fastest {which}."
+        return f"{said}{times}: the fastest {which}."
     return f"{said}{times}: highest mean of {measured}; the lead is not statistically certain."
 
 
@@ -167,11 +167,11 @@ def _others(others: Sequence[BesideRow], label: Label) -> list[str]:
     for one in others:
         found.setdefault(one.verdict, []).append(label(one.row))
     words: dict[Verdict, str] = {
-        "slower": "Surely slower: {}.",
+        "slower": "Slower: {}.",
         "same": f"Equally fast within {RELEVANT:.0%}: {{}}.",
-        "unknown": "Within noise of it, so neither surely slower nor surely as fast: {}.",
-        "single": "Lower in the one process that was measured of each, which does not say how another would do: {}.",
-        "disturbed": "Lower, but not judged, because their measurement or that of the first is unstable: {}.",
+        "unknown": "No significant difference: {}.",
+        "single": "Lower in the one process that was measured of each, which does not tell how another would do: {}.",
+        "disturbed": "Lower, but not compared, as their measurement or that of the first is unstable: {}.",
     }
     return [sentence.format(listed(found[verdict])) for verdict, sentence in words.items() if verdict in found]
 
@@ -187,9 +187,7 @@ def _sureness(name: str, best: Row, others: Sequence[BesideRow]) -> list[str]:
             "the share of the cores that was left to it."
         )
     if any(one.verdict in ("slower", "same") for one in others):
-        lines.append(
-            f"Sure means: by intervals of the repeats that hold for all pairs at once with {CONFIDENCE:.0%} confidence."
-        )
+        lines.append(f"These comparisons hold for all pairs at once with {CONFIDENCE:.0%} confidence, by the repeats.")
     return lines
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 
-from llmexp.serving.analysis.saturation_point import RateAnswer, SaturationPoint, knee
+from llmexp.serving.analysis.saturation_point import RateAnswer, SaturationPoint, find_saturation
 
 # A rate with an unknown answer is tried once more, and one that contradicts another twice more.
 TRIES, TRIES_OF_CONTRARY = 2, 3
@@ -24,12 +24,12 @@ DIGITS = 3
 class Found:
     """The end of a search: the interval, and why it ended."""
 
-    knee: SaturationPoint
+    saturation: SaturationPoint
     reason: str
 
     def __str__(self) -> str:
         """Say both."""
-        return f"{self.knee}; it ended because {self.reason}"
+        return f"{self.saturation}; it ended because {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class RateSearch:
 
     def step(self, answers: Sequence[RateAnswer]) -> float | Found:
         """Return the next rate to try, in requests a second, or the end of the search."""
-        found = knee(answers)
+        found = find_saturation(answers)
         if len(answers) >= self.most_probes:
             return Found(found, self._spent())
         if not answers:

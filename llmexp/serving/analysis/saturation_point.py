@@ -1,4 +1,4 @@
-"""The knee: between which two rates a server stops to keep up with an open load, or to keep an objective."""
+"""Saturation: between which two rates a server stops to keep up with an open load, or to keep an objective."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _ANSWERS = {"kept_up": True, "kept": True, "overloaded": False, "missed": False,
 
 @dataclass(frozen=True)
 class SaturationPoint:
-    """The rates on both sides of the knee, in requests a second; None where no rate was found on that side.
+    """The rates on both sides of saturation, in requests a second; None where no rate was found on that side.
 
     `high_per_s` is the lowest rate that did not hold, and `low_per_s` the highest below it that did. Between them lie
     `unknown_per_s`. Rates that held above the lowest that did not are `contrary_per_s`: then the rates do not tell one
-    knee, and the lower one is shown.
+    point, and the lower one is shown.
     """
 
     low_per_s: float | None
@@ -58,8 +58,8 @@ class SaturationPoint:
         return f"between {self.low_per_s:g} and {self.high_per_s:g} requests/s"
 
 
-def knee(answers: Sequence[RateAnswer]) -> SaturationPoint:
-    """Find the knee in the answers of load points in any order; those of a rate that was tried again are counted."""
+def find_saturation(answers: Sequence[RateAnswer]) -> SaturationPoint:
+    """Find saturation in the answers of load points in any order; those of a rate that was tried again are counted."""
     by_rate = {
         rate: _majority([answer for other, answer in answers if other == rate])
         for rate in sorted({rate for rate, _ in answers})

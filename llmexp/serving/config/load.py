@@ -78,7 +78,7 @@ class RateSearchConfig(Section):
 
     start_per_s: PositiveFloat = Field(1.0, description="requests/s of the first probe")
     tolerance: Annotated[float, Field(ge=0.02)] = Field(
-        0.1, description="it ends where the rates on both sides of the knee differ by this share or less"
+        0.1, description="it ends where the rates on both sides of saturation differ by this share or less"
     )
     most_probes: PositiveInt = Field(12, description="after which it ends in any case")
     least_s: PositiveFloat = Field(

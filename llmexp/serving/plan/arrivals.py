@@ -56,8 +56,8 @@ def listed(times_s: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True)
 class RisingRate:
-    """A rate that changes evenly with time, from the first of so many requests to the last, so that a load crosses a
-    knee; after them it stays. It may fall as well.
+    """A rate that changes evenly with time, from the first of so many requests to the last, so that a load crosses
+    saturation; after them it stays. It may fall as well.
     """
 
     first_per_s: float

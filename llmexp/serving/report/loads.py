@@ -11,7 +11,7 @@ from llmexp.report.columns import Column, ReportTable
 from llmexp.report.row import Row
 from llmexp.serving.analysis.load_judgment import LOAD, OBJECTIVE
 from llmexp.serving.plan.serving_plan import ServingPlan, load_name
-from llmexp.serving.verdicts import knee_of, search_end
+from llmexp.serving.verdicts import saturation_of, search_end
 
 PAIR = "p50\u00a0/\u00a0p99"
 # Each with its place in the order in which columns go where there is no room.
@@ -64,18 +64,18 @@ def loads_table(rows: Sequence[Row], label: Callable[[Row], str]) -> ReportTable
     problems = list(dict.fromkeys(load.point.problem for load in loads if load.point.problem))
     legend = [
         LEGEND,
-        *knee_lines(rows, label),
+        *saturation_lines(rows, label),
         *_client(loads, label),
         *(f"not measured: {problem}" for problem in problems),
     ]
-    return ReportTable("load points", list(_columns(loads, label)), legend)
+    return ReportTable("load points", list(_columns(loads, label)), legend, explained=[LEGEND])
 
 
-def knee_lines(rows: Sequence[Row], label: Callable[[Row], str]) -> Iterator[str]:
+def saturation_lines(rows: Sequence[Row], label: Callable[[Row], str]) -> Iterator[str]:
     """Yield between which rates each run's server saturates, and why a load could not be judged."""
     for row in rows:
         points = row.result.points if row.result else []
-        found = knee_of(points)
+        found = saturation_of(points)
         if found and not all("probe" in point.params for point in points):
             within = " within serve.slo" if any(OBJECTIVE in point.verdicts for point in points) else ""
             yield f"saturation of {label(row)}{within}: {found}"
@@ -131,7 +131,7 @@ def _columns(loads: Sequence[Load], label: Callable[[Row], str]) -> Iterator[Col
         cells = tuple(_turns(load) for load in loads)
         yield Column(TURNS, cells, dispensable=2)
     if any(load.point.verdicts for load in loads):
-        yield _column("kept up", loads, lambda load: _answer(load, LOAD))
+        yield _column("sustained", loads, lambda load: _answer(load, LOAD))
     if any(OBJECTIVE in load.point.verdicts for load in loads):
         yield _column("kept serve.slo", loads, lambda load: _answer(load, OBJECTIVE))
     if any(load.mean("goodput_per_s") is not None for load in loads):

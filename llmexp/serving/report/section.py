@@ -13,7 +13,7 @@ from llmexp.report.page.chart import Chart, ChartTrace
 from llmexp.report.row import Row
 from llmexp.report.section import ReportSection
 from llmexp.serving.report.distributions import draw_distributions, draw_interactivity
-from llmexp.serving.report.loads import Load, knee_lines, loads_of, loads_table
+from llmexp.serving.report.loads import Load, loads_of, loads_table, saturation_lines
 from llmexp.serving.report.profiled import ProfiledRun, profile_tables, profiled_runs, unprofiled_lines
 from llmexp.serving.report.same_work import same_work_lines
 
@@ -73,7 +73,10 @@ class ServingSection(ReportSection):
     @property
     def answers(self) -> list[str]:
         """The fastest, and up to which rate each server keeps up."""
-        return [*super().answers, *(f"{line[:1].upper()}{line[1:]}." for line in knee_lines(self.rows, self.label))]
+        return [
+            *super().answers,
+            *(f"{line[:1].upper()}{line[1:]}." for line in saturation_lines(self.rows, self.label)),
+        ]
 
     @property
     def charts(self) -> Sequence[Chart]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from llmexp.report.control import control_lines
-from llmexp.report.legend import applying, legend_of_runs, legend_of_signs, small
+from llmexp.report.legend import applying, how_measured, legend_of_runs, legend_of_signs, small
 from llmexp.report.signs import PARTLY_TRAINED
 from llmexp.training.outside_metrics import outside_metrics
 from llmexp.training.report.converged import NAIVE, convergence_legend
@@ -22,15 +22,10 @@ _PARTLY = f"{PARTLY_TRAINED} not full pre-training: 4-bit weights stay frozen, o
 
 def legend(report: TrainingSection) -> list[str]:
     """Return what the signs and headings that occur in this table mean, and what holds for all its runs."""
-    speed = {
-        "tokens/s: positions a second, padding included, over all ranks": any(row.rate for row in report.rows),
-        "real tokens/s: the same without padding": report.has_padding,
-    }
-    lines = _of_costs(report) | _of_rows(report)
     return [
-        *applying(speed),
+        *applying(_of_speeds(report)),
         *legend_of_signs(report.rows),
-        *applying(lines),
+        *applying(_of_costs(report) | _of_rows(report)),
         *report.beside.legend("signs"),
         *applying({_PARTLY: any(row.partly_trained for row in report.rows)}),
         *applying(_of_packages(report)),
@@ -44,6 +39,19 @@ def legend(report: TrainingSection) -> list[str]:
     ]
 
 
+def explained(report: TrainingSection) -> list[str]:
+    """Return the lines of the legend that say what headings mean, and how the runs were measured."""
+    headings = _of_speeds(report) | _of_costs(report) | _of_packages(report)
+    return [*applying(headings), *report.beside.legend("values"), *how_measured(report.rows)]
+
+
+def _of_speeds(report: TrainingSection) -> dict[str, bool]:
+    return {
+        "tokens/s: positions a second, padding included, over all ranks": any(row.rate for row in report.rows),
+        "real tokens/s: the same without padding": report.has_padding,
+    }
+
+
 def _of_packages(report: TrainingSection) -> dict[str, bool]:
     """Say what the columns of other packages show."""
     return {
@@ -54,6 +62,7 @@ def _of_packages(report: TrainingSection) -> dict[str, bool]:
 
 
 def _of_costs(report: TrainingSection) -> dict[str, bool]:
+    rows = report.rows
     unit, divisor = memory_unit(report)
     kinds = "; ".join(MEMORY_WORDS[kind] for kind in memory_kinds(report))
     return {
@@ -67,15 +76,6 @@ def _of_costs(report: TrainingSection) -> dict[str, bool]:
         f"tokens/J: tokens/s over the mean power of what was read: {', '.join(_powered(report))}": bool(
             _powered(report)
         ),
-        f"no MFU: {'; '.join(_without_flops(report))}": bool(_without_flops(report)),
-    }
-
-
-def _of_rows(report: TrainingSection) -> dict[str, bool]:
-    rows = report.rows
-    return {
-        f"of runs that differ in batch alone, the smallest and the largest measured; {report.left_out} others "
-        "left out": bool(report.left_out),
         "epoch: one pass over all records of the data, at these samples/s": any(
             row.finetuned("epoch_time_s") for row in rows
         ),
@@ -84,6 +84,14 @@ def _of_rows(report: TrainingSection) -> dict[str, bool]:
             row.finetuned("tokens_per_s") and row.method == NAIVE for row in rows
         ),
         "peak in: the phase of the allocator's peak": any(row.peak_phase for row in rows),
+    }
+
+
+def _of_rows(report: TrainingSection) -> dict[str, bool]:
+    return {
+        f"of runs that differ in batch alone, the smallest and the largest measured; {report.left_out} others "
+        "left out": bool(report.left_out),
+        f"no MFU: {'; '.join(_without_flops(report))}": bool(_without_flops(report)),
         _cut_records(report): True,
     }
 

@@ -24,7 +24,7 @@ from llmexp.training.report.columns import columns
 from llmexp.training.report.conclusion import conclusion
 from llmexp.training.report.converged import Converged, converged
 from llmexp.training.report.engine_notes import engine_note, update_note
-from llmexp.training.report.legend import legend
+from llmexp.training.report.legend import explained, legend
 from llmexp.training.report.memory_column import memory_header, memory_unit
 from llmexp.training.report.page_charts import training_charts, training_matrices
 from llmexp.training.report.programs import engine_names
@@ -77,6 +77,11 @@ class TrainingSection(ReportSection):
     def legend(self) -> list[str]:
         """The legend, and how far runs converged and scaled, and whether they trained the same."""
         return [*legend(self), *self.beside.legend("end")]
+
+    @property
+    def explained(self) -> list[str]:
+        """The lines of the legend that a terminal shows on demand."""
+        return explained(self)
 
     def name_cell(self, row: Row, name: str) -> str:
         """Return one of the name fields; a method that trains only parts of the model is marked."""

@@ -178,7 +178,7 @@ def test_the_plan_is_of_one_rank_and_shows_why(words: list[str]):
     assert alone.command.argv[1:] == ["-m", "llmexp.launchers.script.worker", "{folder}"]
     assert (
         "dp 1 x tp 1 x pp 1 x cp 1 = 1 rank (2 devices a node, of which engine.launcher=python takes one)"
-        in plan_text(Cost(alone, None, "unknown"))
+        in plan_text(Cost(alone, None, "unknown"), verbose=True)
     )
     assert alone.id != several.id, "the program sees other variables, and may do other things"
 

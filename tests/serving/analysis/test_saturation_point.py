@@ -1,6 +1,6 @@
 import pytest
 
-from llmexp.serving.analysis.saturation_point import RateAnswer, holds, knee
+from llmexp.serving.analysis.saturation_point import RateAnswer, find_saturation, holds
 
 
 @pytest.mark.parametrize(
@@ -21,15 +21,15 @@ from llmexp.serving.analysis.saturation_point import RateAnswer, holds, knee
         ([(1, False), (4, True)], "below 1 requests/s; but 4/s held, though 1/s did not: measure these again"),
     ],
 )
-def test_the_knee_lies_between_what_held_and_what_did_not(answers: list[RateAnswer], said: str) -> None:
-    assert str(knee(answers)) == said
+def test_the_saturation_point_lies_between_what_held_and_what_did_not(answers: list[RateAnswer], said: str) -> None:
+    assert str(find_saturation(answers)) == said
 
 
 def test_a_rate_that_was_tried_again_goes_by_the_most_answers() -> None:
-    assert knee([(1, True), (2, False), (2, True), (2, True)]).low_per_s == 2
-    tied = knee([(1, True), (2, False), (2, True)])
+    assert find_saturation([(1, True), (2, False), (2, True), (2, True)]).low_per_s == 2
+    tied = find_saturation([(1, True), (2, False), (2, True)])
     assert (tied.low_per_s, tied.high_per_s, tied.unknown_per_s) == (1, None, [2])
-    assert knee([(2, None), (2, True)]).low_per_s == 2
+    assert find_saturation([(2, None), (2, True)]).low_per_s == 2
 
 
 @pytest.mark.parametrize(

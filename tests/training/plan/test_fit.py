@@ -25,7 +25,7 @@ def test_the_three_verdicts_and_their_bounds():
         return fit.verdict, fit.certain
 
     assert [verdict(rest) for rest in (70, 71, 90, 91)] == [
-        ("surely", False),
+        ("yes", False),
         ("likely", False),
         ("likely", False),
         ("no", False),

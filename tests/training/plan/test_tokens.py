@@ -15,14 +15,14 @@ def test_a_budget_is_rounded_up_to_whole_steps_and_the_plan_shows_it(plan):
         "200,000 tokens / (dp 8 x micro 2 x accumulation 4 x seq_len 256 = 16,384 tokens) = 13 steps, "
         "rounded up by 12,992 tokens"
     )
-    assert said in plan_text(Cost(found, None, "unknown"))
-    assert "5 to warm up + 8 measured" in plan_text(Cost(found, None, "unknown"))
+    assert said in plan_text(Cost(found, None, "unknown"), verbose=True)
+    assert "5 to warm up + 8 measured" in plan_text(Cost(found, None, "unknown"), verbose=True)
 
 
 def test_a_multiple_is_not_rounded(plan):
     found = plan(*BATCH, "measure.tokens=163840")
     assert found.config.measure.steps == 5
-    assert "16,384 tokens) = 10 steps\n" in plan_text(Cost(found, None, "unknown"))
+    assert "16,384 tokens) = 10 steps\n" in plan_text(Cost(found, None, "unknown"), verbose=True)
 
 
 @pytest.mark.parametrize("steps", ["measure.steps=3", "measure=paper"])
