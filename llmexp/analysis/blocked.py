@@ -5,7 +5,7 @@ cancels in their ratio. The test is Student's t over a row's blocks, corrected b
 that is measured against itself in the same turns, the control, bounds it from below: no ratio counts that is not
 beyond the control's, and no row's error is taken to be smaller than the control's or the median row's. A few processes
 of two speeds that agree by chance would else pass for certain; the control is of one row, and others may vary more.
-docs/numbers.md has the simulated error rates.
+docs/results/verdicts.md has the simulated error rates.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The test is Welch's t on the logarithm of the ratio. Its p-values are corrected 
 of Statistics 6, 1979), which bounds the probability of any false difference among all rows whatever the rows have to
 do with each other; Benjamini and Hochberg's would bound the share of false ones among those found, so that one more
 real difference would let one more false one through. Equivalence is shown by two one-sided tests (Schuirmann, Journal
-of Pharmacokinetics and Biopharmaceutics 15, 1987). docs/numbers.md has the simulated error rates.
+of Pharmacokinetics and Biopharmaceutics 15, 1987). docs/results/verdicts.md has the simulated error rates.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Compare two runs round by round: what meets both repeats of a round alike cancels in their ratio.
 
-It is for runs whose repeats took turns on a host that other programs shared. docs/numbers.md explains the rule, and
+It is for runs whose repeats took turns on a host that other programs shared. docs/results/verdicts.md has the rule, and
 `python -m benchmarks trust` simulates how often it errs.
 """
 

@@ -28,7 +28,7 @@ from llmexp.sweep.ab.side import Side, opened
 from llmexp.sweep.ab.turns import CONTROL, A, B, Measures, SideTurn, TurnBlock
 from llmexp.sweep.run import check_store
 
-# Three processes of two speeds agree too often: docs/numbers.md has the rates from four on.
+# Three processes of two speeds agree too often: docs/results/verdicts.md has the rates from four on.
 REPEATS, LEAST_REPEATS = 6, 4
 # A sweep that nobody named.
 _UNNAMED = "main"

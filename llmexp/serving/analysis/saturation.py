@@ -5,7 +5,7 @@ up and down around a level; in overload it grows by the share of the requests th
 order it serves them. Latencies tell less: those of neighbors hang together over hundreds of requests, and in a server
 that works on all requests at once they stop growing when the load ends.
 
-`python -m benchmarks trust` simulates how often the verdict errs; docs/numbers.md has the rates.
+`python -m benchmarks trust` simulates how often the verdict errs; docs/results/verdicts.md has the rates.
 """
 
 from __future__ import annotations

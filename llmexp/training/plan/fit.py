@@ -15,7 +15,7 @@ DEVICE_BASE_BYTES, HOST_BASE_BYTES = 1_500_000_000, 570_000_000
 # starts: 44 to 76 MB in runs of the tiny model on engine=torch and engine=deepspeed (VmData, Naive and R, batch 1).
 GROWTH_BASE_BYTES = 70_000_000
 # The memory that activations take, over the tensors themselves: the allocator's waste and what passes between kernels.
-# docs/numbers.md shows how little the verdicts on the paper's cells depend on both.
+# docs/results/verdicts.md shows how little the verdicts on the paper's cells depend on both.
 WASTE = 1.3
 # Batches are searched by doubling and bisection up to this one.
 MOST = 1 << 20
