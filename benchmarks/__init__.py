@@ -1,1 +1,1 @@
-"""The program's own cost: `make bench` measures it and prints one table; docs/benchmarks.md keeps the figures."""
+"""The program's own cost: `make bench` measures it and prints one table; docs/results/own-cost.md keeps the figures."""

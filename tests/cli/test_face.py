@@ -134,9 +134,10 @@ def test_notices_are_logged_and_handlers_of_the_program_stay(caplog: pytest.LogC
 
 
 def test_the_page_s_example_runs(runner: object, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    page = Path(__file__).parents[2] / "docs" / "notebooks.md"
-    (example,) = (one for one in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL) if "llmexp.run" in one)
-    exec(example, {})
+    page = Path(__file__).parents[2] / "docs" / "records.md"
+    blocks = re.findall(r"(?:^ {4}.*\n|^\n)+", page.read_text(), re.MULTILINE)
+    (example,) = (block for block in blocks if "llmexp.run(" in block)
+    exec(dedent(example), {})
     planned, *ran = capsys.readouterr().out.splitlines()[1:]
     assert planned == "7b R+Z3 yes 592.35 None"
     assert [line.split()[1] for line in ran] == ["success"] * 6

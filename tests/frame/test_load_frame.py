@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -14,7 +15,7 @@ import llmexp
 from llmexp.errors import ConfigError
 from llmexp.record.result import Metric
 
-PAGE = Path(__file__).parents[2] / "docs" / "notebooks.md"
+PAGE = Path(__file__).parents[2] / "docs" / "records.md"
 
 
 @pytest.fixture
@@ -90,8 +91,7 @@ def test_importing_llmexp_is_light() -> None:
 def test_the_page_s_example_runs(two: Path, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(two.parent)
     two.rename(two.parent / "outputs")
-    (example,) = (
-        one for one in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) if "llmexp.load" in one
-    )
-    exec(example, {})
+    blocks = re.findall(r"(?:^ {4}.*\n|^\n)+", PAGE.read_text(), re.MULTILINE)
+    (example,) = (block for block in blocks if "llmexp.load(" in block)
+    exec(dedent(example), {})
     assert "10.5" in capsys.readouterr().out

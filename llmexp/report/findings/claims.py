@@ -107,7 +107,7 @@ def _explained(error: ValidationError) -> str:
     if first["type"].startswith("union_tag"):
         return f"unknown shape: choices are {', '.join(SHAPES)}"
     if first["type"] == "extra_forbidden":
-        return f"unknown key {place}: docs/findings.md has those of each shape; shapes are {', '.join(SHAPES)}"
+        return f"unknown key {place}: docs/paper.md has those of each shape; shapes are {', '.join(SHAPES)}"
     return f"{place or 'row'}: {first['msg'][:1].lower()}{first['msg'][1:]}"
 
 

@@ -20,7 +20,7 @@ _WIDEST_STATEMENT, _WIDEST_NUMBERS = 38, 44
 LEGEND = (
     "cannot tell: the rows that decide it are missing, no table has them, or the interval allows two verdicts",
     "? a figure that decides it is doubtful, or of a run that is not stable; --format csv names it",
-    "limits of each claim: docs/findings.md",
+    "limits of each claim: docs/paper.md",
 )
 
 

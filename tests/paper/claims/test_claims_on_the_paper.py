@@ -12,7 +12,7 @@ from llmexp.report.findings.verdict import CANNOT_TELL
 
 PUBLISHED = {claim.name: claim for claim in published_claims()}
 DECIDED = [claim for claim in paper_claims() if isinstance(claim, Claim)]
-# Claims whose verdict by their function differs from findings.csv; docs/findings.md would argue each.
+# Claims whose verdict by their function differs from findings.csv; docs/paper.md would argue each.
 ARGUED: dict[str, str] = {}
 FACTORS = (0.001, 0.01, 0.1, 0.5, 0.9, 1.1, 2.0, 10.0, 100.0, 1000.0)
 FINE = tuple(1.0006**step for step in range(-2400, 2400))
