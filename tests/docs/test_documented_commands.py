@@ -32,7 +32,6 @@ from llmexp.cli.run import EVERYTHING
 from llmexp.errors import ConfigError
 from llmexp.launch.detect import Detected
 from llmexp.schema import RunConfig
-from llmexp.training.metrics import METRICS
 
 SHAPE = {
     "vocab_size": 512,
@@ -180,11 +179,6 @@ def test_the_keys_in_backticks_are_llmexps(composed) -> None:
             except (ConfigError, HydraException) as error:
                 wrong.append(f"{name(page)}: {words}: {error}")
     assert wrong == []
-
-
-def test_every_metric_is_defined() -> None:
-    told = {span for page in PAGES if page.name == "numbers.md" for span in spans(page)}
-    assert set(METRICS) - told == set()
 
 
 def test_make_has_its_targets_and_variables() -> None:
