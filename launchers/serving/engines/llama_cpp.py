@@ -1,6 +1,6 @@
 """llama.cpp behind llama-cpp-python's server, on any CPU; it reads the model from one GGUF file.
 
-What stands here was tried with llama-cpp-python 0.3.36: docs/servers.md has it.
+What stands here was tried with llama-cpp-python 0.3.36: docs/results/serving.md has it.
 """
 
 from __future__ import annotations

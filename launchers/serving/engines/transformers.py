@@ -1,6 +1,6 @@
 """Transformers' own server, `transformers serve`, with continuous batching; the engine that runs without a GPU.
 
-What stands here was tried with transformers 5.23: docs/servers.md has it.
+What stands here was tried with transformers 5.23: docs/results/serving.md has it.
 """
 
 from __future__ import annotations

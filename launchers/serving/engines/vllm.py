@@ -68,7 +68,7 @@ KV_TOKENS = (
 # That which brings a prompt's keys and values to the server that generates, unless one is named; and what starts both.
 _CONNECTORS = {"cpu": "ExampleConnector", "cuda": "NixlConnector"}
 _PROGRAM = "llmexp.launchers.serving.disaggregated.program"
-# Why a knob is refused on a CPU, and its values that are not; docs/servers.md says what was seen.
+# Why a knob is refused on a CPU, and its values that are not; docs/results/serving.md says what was seen.
 _ON_A_GPU = {
     "cuda_graphs": "there are none",
     "memory_fraction": "the KV cache gets the bytes that the planned requests need",
