@@ -20,7 +20,7 @@ def update_note(row: TrainingRow) -> str:
 
 
 def engine_note(row: TrainingRow) -> str:
-    """Say by what DeepSpeed's rows fall behind on GPUs; empty for others (docs/engines-and-parallelism.md)."""
+    """Say by what DeepSpeed's rows fall behind on GPUs; empty for others (docs/results/training.md)."""
     config, stage = row.plan.config, row.plan.techniques.zero_stage
     if config.engine.name != "deepspeed" or config.hardware.device != "cuda" or not row.rate:
         return ""

@@ -139,7 +139,7 @@ def test_state_is_what_the_file_declares(together, engine: str, optimizer: str, 
 def test_the_manual_has_what_was_allocated(alone) -> None:
     rows = [
         [cell.strip(" `") for cell in line.split("|")]
-        for line in (CONF.parents[1] / "docs" / "running.md").read_text().splitlines()
+        for line in (CONF.parents[1] / "docs" / "methods.md").read_text().splitlines()
         if "|" in line
     ]
     written = {row[1]: row[3] for row in rows if row[1] in OPTIMIZERS}
