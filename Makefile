@@ -99,9 +99,10 @@ test-older: .installed-older  ## run a part of the tests, and ranks, with the ol
 	  tests/report/test_plots.py tests/report/test_terminal.py tests/launchers/models/test_building.py
 	@$(OLDER)/bin/python -m llmexp method=Q,F+R+Z3+O model=tiny hardware=cpu measure=smoke tracking=none rerun=all sweep.outputs=$(OLDER)/outputs
 
-lint: $(VENV)/.installed-train,megatron,serve,slurm,dev  ## ruff and mypy
+lint: $(VENV)/.installed-train,megatron,serve,slurm,dev  ## ruff, mypy, and proselint for the documentation
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@$(BIN)/proselint --config .proselintrc.json check README.md CONTRIBUTING.md SECURITY.md docs
 	@rm -rf $(TYPED) && mkdir -p $(TYPED)/llmexp && ln -sfn $(CURDIR)/llmexp/* $(CURDIR)/launchers $(TYPED)/llmexp && ln -sfn $(CURDIR)/hydra_plugins $(CURDIR)/benchmarks $(CURDIR)/chaos $(TYPED)
 	@cd $(TYPED) && $(abspath $(BIN))/mypy --config-file $(CURDIR)/pyproject.toml
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks [scale|serving|traces|trust]` measures the program's own cost, or the errors of its verdicts.
+"""`python -m benchmarks [paths|scale|serving|traces|trust]` measures the program's own cost, or its verdicts' errors.
 
 It prints the table, and exits with 1 where a limit is broken.
 """
@@ -20,6 +20,7 @@ from rich.table import Table
 from benchmarks.bare import STEPS
 from benchmarks.commands import first_step, questions, sweeps
 from benchmarks.figure import Figure
+from benchmarks.paths import paths
 from benchmarks.scale import scale
 from benchmarks.serving import serving
 from benchmarks.serving_rivals import serving_rivals
@@ -59,6 +60,7 @@ def main() -> int:
     """Measure in a scratch folder; return 1 where a limit is broken, else 0."""
     suites: dict[str, Callable[[Path], Iterator[Figure]]] = {
         "cost": figures,
+        "paths": paths,
         "scale": scale,
         "serving": serving,
         "traces": traces,
@@ -66,8 +68,8 @@ def main() -> int:
     }
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     told = (
-        "cost: of one run and one command; scale: of thousands; serving: of the load client; traces: of reading one; "
-        "trust: errors of verdicts"
+        "cost: of one run and one command; paths: from nothing to the first answer; scale: of thousands; serving: of "
+        "the load client; traces: of reading one; trust: errors of verdicts"
     )
     parser.add_argument("suite", nargs="?", choices=suites, default="cost", help=told)
     parser.add_argument(

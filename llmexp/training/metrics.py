@@ -229,7 +229,7 @@ add_memory(METRICS)
 
 @metric("nats")
 def first_loss(repeat: TrainingRepeat, facts: RunConstants) -> Measurement:
-    """Loss of the very first step, warm-up or not, as the mean over ranks."""
+    """Loss of the first step, warm-up or not, as the mean over ranks."""
     return loss_of((repeat.warmup or repeat.measured)[0])
 
 

@@ -103,7 +103,7 @@ def test_an_address_that_does_not_answer_is_one_line_before_anything_is_recorded
     check_refused(llmexp(*words), [f"serve.address={nobody} does not answer from here: "])
     assert runner.ran == []
     assert list(here.iterdir()) == []
-    code, out, err = llmexp("plan", *words)
+    code, out, err = llmexp("plan", "--verbose", *words)
     assert (code, err) == (0, ""), "a plan may be made where the server is not"
     assert nobody in out
 
