@@ -1,4 +1,4 @@
-"""From nothing to the first answer on a laptop, on one card and on a cluster: what a newcomer types, with its seconds."""
+"""From nothing to the first answer on a laptop, for one card and on a cluster: what a newcomer types, in seconds."""
 
 from __future__ import annotations
 

@@ -63,4 +63,5 @@ def test_a_line_names_what_there_is(line: Line) -> None:
 
 def test_the_evidence_names_tests_that_there_are() -> None:
     named = {test for _, seen in cells(*EVIDENCE) for test in re.findall(r"test_\w+\.py", seen)}
-    assert named and named <= TESTS
+    assert named
+    assert named <= TESTS
