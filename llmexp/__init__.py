@@ -9,10 +9,11 @@ from llmexp.version import __version__
 
 if TYPE_CHECKING:
     from llmexp.cli.face import plan, run
+    from llmexp.cli.watch import watch
     from llmexp.frame.columns import columns
     from llmexp.frame.load import load
 
-__all__ = ["__version__", "columns", "load", "plan", "run"]
+__all__ = ["__version__", "columns", "load", "plan", "run", "watch"]
 
 # Ranks import this package too, and need none of what these functions import.
 _PLACES = {
@@ -20,6 +21,7 @@ _PLACES = {
     "load": "llmexp.frame.load",
     "plan": "llmexp.cli.face",
     "run": "llmexp.cli.face",
+    "watch": "llmexp.cli.watch",
 }
 
 

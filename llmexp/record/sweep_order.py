@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from llmexp.record.folder import RunFolder
@@ -25,6 +25,11 @@ def note_order(runs: Sequence[RunFolder]) -> None:
     if noted != known:
         with contextlib.suppress(OSError):
             write_atomically(sweep / ORDER, json.dumps(noted) + "\n")
+
+
+def waiting(sweep: Path, begun: Collection[Path]) -> list[Path]:
+    """Return the folders that runs of a sweep's commands will have, without those that have begun."""
+    return [sweep / name for name in _read(sweep) if sweep / name not in begun]
 
 
 def in_sweeps_order(runs: Sequence[RunFolder]) -> list[RunFolder]:

@@ -6,16 +6,23 @@ from argparse import Namespace
 
 from llmexp.cli.arguments import Parser, add_paths, command_parser, runs_in
 from llmexp.cli.status import print_status
+from llmexp.cli.watch import show
 
 
 def parser() -> Parser:
     """Build the parser of the command's words."""
     parser = command_parser("status", "Where every run stands, also of runs that were killed.")
     add_paths(parser)
+    parser.add_argument("--watch", action="store_true", help="a live picture until all of them have ended")
     return parser
 
 
 def main(args: Namespace) -> int:
-    """Print the state of every run."""
+    """Print the state of every run, or show it until all have ended."""
+    if args.watch:
+        from rich.console import Console  # nothing else of the command needs it
+
+        show(args.paths, Console())
+        return 0
     print_status(runs_in(args.paths))
     return 0
