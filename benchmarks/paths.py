@@ -38,7 +38,7 @@ def _one_card(clone: Path, folder: Path) -> Iterator[Figure]:
     yield _step("one card: pip install, without torch", ["sh", "-c", install], clone)
     words = ["task=finetune", "model=7b", "method=L,QL"]
     yield _step(
-        "one card: does 7B fit?", [str(python), "-m", "llmexp", "plan", *words, "hardware=rtx4090"], clone, FITS
+        "one card: does 7B fit?", [str(python.with_name("llmexp")), "plan", *words, "hardware=rtx4090"], clone, FITS
     )
     if shutil.which("nvidia-smi"):
         run = [str(_python(clone)), "-m", "llmexp", *words, "measure=quick", "sweep.name=card"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from yaml import YAMLError
 from llmexp.cli.explain import explain, raised_by_parsers
 from llmexp.cli.hydra_private import add_folder
 from llmexp.cli.resolvers import register
+from llmexp.errors import ConfigError
 from llmexp.plugins import conf_packages
 
 if TYPE_CHECKING:
@@ -46,6 +48,12 @@ class OutsideConf(SearchPathPlugin):
 @contextmanager
 def hydra_app(folder: Path | None = None) -> Iterator[Hydra]:
     """Give Hydra with conf/, a folder of the user's own and llmexp's sweeper; errors inside become ConfigErrors."""
+    if find_spec("llmexp.conf") is None:
+        sources = Path(__file__).parents[1]
+        raise ConfigError(
+            f"{sources} hides the installed llmexp, and has no configuration beside it: type llmexp in place of "
+            "python -m llmexp, or go to another folder"
+        )
     register()
     Plugins.instance().register(OutsideConf)
     try:

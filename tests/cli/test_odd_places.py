@@ -52,3 +52,18 @@ def test_an_error_is_one_line_that_no_terminal_obeys(tmp_path: Path, name: str) 
     assert "\x1b" not in found.stderr
     assert len(found.stderr) < 5000
     assert list(tmp_path.iterdir()) == []
+
+
+def test_sources_that_hide_the_installed_package_are_named(tmp_path: Path) -> None:
+    (tmp_path / "llmexp").symlink_to(Path(__file__).parents[2] / "llmexp")
+    # What a plain installation is, seen from the checkout: python -m looks into the working directory first.
+    (tmp_path / "plain.py").write_text(
+        "import sys\n"
+        "sys.meta_path = [finder for finder in sys.meta_path if 'Editable' not in repr(finder)]\n"
+        "from llmexp.__main__ import main\n"
+        "sys.exit(main(['plan', 'model=tiny']))\n"
+    )
+    found = shell(f"{sys.executable} plain.py", tmp_path)
+    assert found.returncode == 2
+    assert "type llmexp in place of python -m llmexp" in found.stderr
+    assert found.stderr.count("\n") == 1
