@@ -23,7 +23,6 @@ LEFT_OUT = {
     "pytorch-optimizer",
     "hf-xet",
     "gguf",
-    "plotly",
 }
 
 

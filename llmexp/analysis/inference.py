@@ -107,6 +107,17 @@ def half_width_of_one(count: int, confidence: float = 0.95) -> float:
     return t_factor(count - 1, confidence) / sqrt(count)
 
 
+def mean_interval(metric: Metric, factor: float = 1.0) -> tuple[float, float] | None:
+    """Return the 95 % interval of a metric's mean by its repeats, times `factor`; None with one repeat.
+
+    No quantity here is below 0, and no interval of one ends there.
+    """
+    if metric.std_between_repeats is None or metric.n < 2:
+        return None
+    half = half_width_of_one(metric.n) * metric.std_between_repeats
+    return factor * max(metric.mean - half, 0.0), factor * (metric.mean + half)
+
+
 def repeats_for(deviation: float, half: float, confidence: float = 0.95) -> int | None:
     """Return how many values with this deviation have an interval narrower than ± half; None above MOST_REPEATS."""
     return next(

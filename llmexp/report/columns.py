@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from llmexp.record.digits import three_digits
+
+# The ends of the 95 % interval of a mean by its repeats.
+Whisker = tuple[float, float]
+
 
 @dataclass(frozen=True)
 class Column:
@@ -64,12 +69,13 @@ class ReportTable:
 class Bars:
     """A panel of a picture, with a value for each row, or None where there is nothing to draw.
 
-    `words` are written in place of a missing value of ours, `signs` behind a value.
+    `intervals` are those of our values, None where one repeat has none. `words` are written in place of a missing
+    value of ours, `signs` behind a value.
     """
 
     label: str
     ours: Sequence[float | None]
-    deviations: Sequence[float]
+    intervals: Sequence[Whisker | None]
     published: Sequence[float | None]
     words: Sequence[str]
     signs: Sequence[str]
@@ -77,5 +83,11 @@ class Bars:
     @property
     def reach(self) -> list[float]:
         """The largest value that is drawn in each row."""
-        rows = zip(self.ours, self.deviations, self.published, strict=True)
-        return [max((ours or 0) + deviation, published or 0) for ours, deviation, published in rows]
+        rows = zip(self.ours, self.intervals, self.published, strict=True)
+        return [max(ours or 0, interval[1] if interval else 0, published or 0) for ours, interval, published in rows]
+
+    @property
+    def told(self) -> list[str]:
+        """What is written beside each bar: its value with its sign, or why there is none."""
+        rows = zip(self.ours, self.words, self.signs, strict=True)
+        return [words if value is None else f"{three_digits(value, ',.1f')}{sign}" for value, words, sign in rows]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from llmexp.errors import RecordError
 from llmexp.record.writing import temporary_for
+from llmexp.report.columns import Whisker
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,16 +31,22 @@ def can_draw() -> bool:
 
 
 def new_figure(width_inch: float, height_inch: float, title: str) -> Figure:
-    """Create an empty figure whose panels do not overlap; raises RecordError without matplotlib."""
+    """Create a figure with a title and without panels; raises RecordError without matplotlib."""
+    figure = empty_figure(width_inch, height_inch, DOTS_PER_INCH)
+    lines = (wrap(line, int(width_inch * TITLE_CHARACTERS_AN_INCH)) for line in title.splitlines())
+    figure.suptitle("\n".join(chain.from_iterable(lines)), fontsize=10)
+    return figure
+
+
+def empty_figure(width_inch: float, height_inch: float, dots_per_inch: int) -> Figure:
+    """Create an empty figure whose panels will not overlap; raises RecordError without matplotlib."""
     if not can_draw():
         raise RecordError("no picture can be drawn: matplotlib is not installed here")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width_inch, height_inch), dpi=DOTS_PER_INCH, layout="constrained")
+    figure = Figure(figsize=(width_inch, height_inch), dpi=dots_per_inch, layout="constrained")
     FigureCanvasAgg(figure)
-    lines = (wrap(line, int(width_inch * TITLE_CHARACTERS_AN_INCH)) for line in title.splitlines())
-    figure.suptitle("\n".join(chain.from_iterable(lines)), fontsize=10)
     return figure
 
 
@@ -47,6 +56,28 @@ def plain(axes: Axes, grid: Literal["x", "y"]) -> None:
     axes.grid(axis=grid, color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.tick_params(labelsize=8)
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """A measured point with the ends of its 95 % interval along y, and the sign of its run."""
+
+    x: float
+    y: float
+    interval: Whisker | None = None
+    sign: str = ""
+
+
+def draw_curve(axes: Axes, points: Sequence[CurvePoint], color: str, **style: Any) -> None:
+    """Draw a line through points, with a whisker for each interval and the signs beside their points."""
+    axes.plot([point.x for point in points], [point.y for point in points], color=color, **style)
+    known = [(point.x, *point.interval) for point in points if point.interval]
+    if known:
+        axes.vlines(*zip(*known, strict=True), color=color, linewidth=1.2)
+    for point in points:
+        if point.sign:
+            place = (point.x, point.y)
+            axes.annotate(point.sign, place, xytext=(4, 4), textcoords="offset points", fontsize=8, color=INK)
 
 
 def save(figure: Figure, path: Path) -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from llmexp.record.digits import three_digits
 from llmexp.report.columns import Bars
-from llmexp.report.picture import COLORS, INK, can_draw, new_figure, plain, save
+from llmexp.report.page.section_charts import section_charts
+from llmexp.report.paper_style import DrawnFigure, draw_chart
+from llmexp.report.picture import COLORS, INK, can_draw, named_beside, new_figure, plain, save
 from llmexp.report.run_plots import draw_run
 from llmexp.report.section import ReportSection
 from llmexp.report.signs import doubt_sign
@@ -19,7 +20,7 @@ from llmexp.report.table import Report
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["can_draw", "draw", "draw_report", "draw_run"]
+__all__ = ["can_draw", "draw", "draw_for_paper", "draw_report", "draw_run"]
 NOTE_POINTS, NOTE_CHARACTERS = 6.5, 190
 # Nobody reads more bars, and each takes tens of milliseconds to draw.
 MOST_BARS = 100
@@ -38,8 +39,18 @@ def draw_report(report: Report, path: Path) -> list[Path]:
     return written
 
 
+def draw_for_paper(report: Report, path: Path) -> list[DrawnFigure]:
+    """Write each chart of each section as a figure of a paper: first <name>.pdf, then <name>_<chart>.pdf."""
+    written = []
+    for number, section in enumerate(report.sections):
+        place = path.with_name(f"{path.stem}_{number + 1}{path.suffix}") if number else path
+        for order, chart in enumerate(section_charts(section)):
+            written.append(draw_chart(chart, named_beside(place, chart.name) if order else place))
+    return written
+
+
 def draw(section: ReportSection, path: Path) -> None:
-    """Write the bars of a section: the rate with its deviation on the left, then further panels.
+    """Write the bars of a section: the rate with its interval on the left, then further panels.
 
     Published values are diamonds.
     """
@@ -65,17 +76,7 @@ def _draw_bars(axes: Axes, bars: Bars, colors: Sequence[str]) -> None:
     plain(axes, grid="x")
     rows = range(len(bars.ours))
     axes.barh(rows, [value or 0 for value in bars.ours], height=0.66, color=colors)
-    known = [(row, value, bars.deviations[row]) for row, value in enumerate(bars.ours) if value is not None]
-    if any(deviation for *_, deviation in known):
-        axes.errorbar(
-            [v for _, v, _ in known],
-            [r for r, *_ in known],
-            xerr=[d for *_, d in known],
-            fmt="none",
-            ecolor=INK,
-            elinewidth=1,
-            capsize=2,
-        )
+    _draw_intervals(axes, bars)
     printed = [(row, value) for row, value in enumerate(bars.published) if value is not None]
     axes.plot(
         [v for _, v in printed],
@@ -89,11 +90,19 @@ def _draw_bars(axes: Axes, bars: Bars, colors: Sequence[str]) -> None:
     axes.set_xlabel(bars.label, fontsize=9)
 
 
+def _draw_intervals(axes: Axes, bars: Bars) -> None:
+    found = [(row, interval) for row, interval in enumerate(bars.intervals) if interval]
+    middles = [(low + high) / 2 for _, (low, high) in found]
+    halves = [(high - low) / 2 for _, (low, high) in found]
+    if found:
+        places = [row for row, _ in found]
+        axes.errorbar(middles, places, xerr=halves, fmt="none", ecolor=INK, elinewidth=1, capsize=2)
+
+
 def _write_beside(axes: Axes, bars: Bars) -> None:
     """Write each value, or why there is none, to the right of everything that is drawn in its row."""
     widest = max(bars.reach, default=0) or 1
-    for row, (value, words, reach) in enumerate(zip(bars.ours, bars.words, bars.reach, strict=True)):
-        told = words if value is None else f"{three_digits(value, ',.1f')}{bars.signs[row]}"
+    for row, (value, told, reach) in enumerate(zip(bars.ours, bars.told, bars.reach, strict=True)):
         axes.annotate(
             told,
             (reach, row),

@@ -39,14 +39,22 @@ class RateRatio:
             else None
         )
 
+    def ends(self, scale: float) -> tuple[float, float] | None:
+        """Return both ends of the interval times `scale`; None where there is none."""
+        return (scale * self.interval[0], scale * self.interval[1]) if self.interval else None
+
     def cell(self, decimals: int = 2, scale: float = 1) -> str:
         """Return the value ± half its interval, with ! or ? where one of both runs has that sign."""
-        found, signs = self._estimate, {doubt_sign(row) for row in (self.row, self.over) if isinstance(row, Row)} - {""}
+        found = self._estimate
         form = f",.{decimals}f"
         half = f" ± {three_digits(scale * self.value * found.half_width(), form)}" if found else ""
-        return f"{three_digits(scale * self.value, form)}{half}" + (
-            f" {min(signs)}" if signs and self.row is not self.over else ""
-        )
+        return f"{three_digits(scale * self.value, form)}{half}" + f" {self.sign}" * bool(self.sign)
+
+    @property
+    def sign(self) -> str:
+        """! or ? where one of both runs has that sign; empty for other runs, and for a row over itself."""
+        signs = {doubt_sign(row) for row in (self.row, self.over) if isinstance(row, Row)} - {""}
+        return min(signs) if signs and self.row is not self.over else ""
 
     @property
     def _estimate(self) -> Estimate | None:

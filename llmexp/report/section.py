@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from llmexp.analysis.inference import mean_interval
 from llmexp.analysis.metric import MetricSpec
 from llmexp.record.result import Metric
 from llmexp.registry import get_task, references
@@ -276,18 +277,23 @@ class SectionPictures(SectionRows):
     def panels(self) -> list[Bars]:
         """The panels of the picture, each at most as wide as those before it."""
         rates = [row.rate for row in self.rows]
-        deviations = [(rate.std_between_repeats or rate.std_within_run or 0.0) if rate else 0.0 for rate in rates]
         words = ["out of memory" if row.state == OOM else row.state for row in self.rows]
         signs = [f" {doubt_sign(row)}" if row.doubt else "" for row in self.rows]
         ours = [rate.mean if rate else None for rate in rates]
+        intervals = [mean_interval(rate) if rate else None for rate in rates]
         published = [self.beside.mark_of(row, row.plan.rate) for row in self.rows]
-        return [Bars(self.rate_unit, ours, deviations, published, words, signs)]
+        return [Bars(self.rate_unit, ours, intervals, published, words, signs)]
 
     @property
     def subtitle(self) -> str:
         """The meaning of the marks in the picture."""
-        marks = self.beside.marks(self.rows[0].plan.rate) if self.rows else ""
-        return "bars and numbers: measured, with standard deviation" + f"; diamonds: {marks}" * bool(marks)
+        whiskers = "; whiskers: 95 % intervals by the repeats" * any(any(bars.intervals) for bars in self.panels)
+        return f"bars and numbers: measured means{whiskers}" + f"; diamonds: {self.marks}" * bool(self.marks)
+
+    @property
+    def marks(self) -> str:
+        """Where the published values are from; empty where there are none."""
+        return self.beside.marks(self.rows[0].plan.rate) if self.rows else ""
 
     @property
     def charts(self) -> Sequence[Chart]:
@@ -297,6 +303,11 @@ class SectionPictures(SectionRows):
     @property
     def matrices(self) -> Sequence[Matrix]:
         """The heat maps of the page."""
+        return ()
+
+    @property
+    def drawn_as_charts(self) -> Sequence[str]:
+        """The names of pictures that draw_more draws and whose content is in the charts of the page."""
         return ()
 
     def draw_more(self, path: Path) -> list[Path]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +14,8 @@ from llmexp.errors import ConfigError
 from llmexp.registry import references
 from llmexp.report.latex import latex
 from llmexp.report.page.document import page
-from llmexp.report.plots import draw_report
+from llmexp.report.picture import FORMATS
+from llmexp.report.plots import draw_for_paper, draw_report
 from llmexp.report.publish import publish
 from llmexp.report.setup_paragraph import setup_paragraph
 from llmexp.report.sorting import sorted_by
@@ -35,6 +36,8 @@ _TEXTS = {
     "json": _json,
 }
 FINDINGS = "findings"
+# How --figure draws: as the report does, or for a column of a paper.
+STYLES = ("report", "paper")
 
 
 def parser() -> Parser:
@@ -66,13 +69,25 @@ def _add_form(parser: Parser) -> None:
     parser.add_argument(
         "--into", type=Path, metavar="FOLDER", help="leave it as FOLDER/<hardware>/<sweep>.md and .csv instead"
     )
-    parser.add_argument("--figure", type=Path, metavar="FILE", help="draw it too: a PNG, SVG or PDF")
+    parser.add_argument("--figure", type=_picture, metavar="FILE", help="draw it too: a PNG, SVG or PDF")
+    parser.add_argument(
+        "--style", choices=STYLES, help="with --figure: paper draws its charts as wide as a column, without titles"
+    )
     parser.add_argument("--html", type=Path, metavar="FILE", help="write it as one page that needs no network")
     parser.add_argument(
         "--open", action="store_true", help="show the page in the browser; without --html a passing one"
     )
     parser.add_argument("--explain", action="store_true", help="say below the table what each column means")
     parser.add_argument("--setup", action="store_true", help="print the set-up as a paragraph for a paper instead")
+
+
+def _picture(name: str) -> Path:
+    """Return the path of a picture; its suffix names a format that can be written."""
+    path = Path(name)
+    if path.suffix.lower().removeprefix(".") not in FORMATS:
+        choices = ", ".join(f".{kind}" for kind in FORMATS)
+        raise ArgumentTypeError(f"{name}: a picture's name ends in {choices}")
+    return path
 
 
 def _add_content(parser: Parser) -> None:
@@ -113,15 +128,22 @@ def _view(args: Namespace, name: str, words: Sequence[str]) -> int | None:
     return None
 
 
+def _refuse_others(args: Namespace) -> None:
+    """Raise ConfigError for flags of other reports, and for a style without a picture."""
+    if args.claims:
+        raise ConfigError(f"--claims {args.claims} is of llmexp report findings")
+    if args.missing:
+        raise ConfigError(f"--missing is of llmexp report {_names()}")
+    if args.style and not args.figure:
+        raise ConfigError(f"--style {args.style} is of --figure FILE, which is missing")
+
+
 def main(args: Namespace) -> int:
     """Print or write the table, and draw it."""
     shown = _view(args, args.paths[0], args.paths[1:]) if args.paths else None
     if shown is not None:
         return shown
-    if args.claims:
-        raise ConfigError(f"--claims {args.claims} is of llmexp report findings")
-    if args.missing:
-        raise ConfigError(f"--missing is of llmexp report {_names()}")
+    _refuse_others(args)
     found = build_report(runs_in([Path(path) for path in args.paths]))
     table = found.largest_batches() if args.largest_batch else found
     table = sorted_by(table, args.sort) if args.sort else table
@@ -135,7 +157,19 @@ def main(args: Namespace) -> int:
     elif not (args.html or args.open):
         print_report(table, explain=args.explain)
     if args.figure:
-        draw_report(table, args.figure)
+        _draw(table, args.figure, args.style)
     if args.html or args.open:
         write_page(page(table), f"{len(table.rows)} runs", args.html, args.open)
     return 0
+
+
+def _draw(table: Report, path: Path, style: str | None) -> None:
+    """Draw the report's pictures; of those for a paper print what their captions have to say."""
+    if style != "paper":
+        draw_report(table, path)
+        return
+    written = draw_for_paper(table, path)
+    if not written:
+        raise ConfigError(f"--figure {path}: these runs have nothing to draw")
+    for figure in written:
+        print(f"{figure.path}: {figure.caption}")

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from llmexp.analysis.inference import mean_interval
 from llmexp.micro.families.base import Curves, Family
 from llmexp.micro.report.tables import heading_of
 from llmexp.micro.report.units import in_bytes
 from llmexp.record.result import ResultPoint
 from llmexp.registry import families
-from llmexp.report.picture import COLORS, new_figure, plain, save
+from llmexp.report.picture import COLORS, CurvePoint, draw_curve, new_figure, plain, save
 from llmexp.report.row import Row
+from llmexp.report.signs import doubt_sign
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,6 +52,7 @@ def _pictures(section: ReportSection) -> Iterator[_Picture]:
         for row in section.rows:
             for name, line in _lines(row, family.name, family.curves.size):
                 label = f"{section.label(row)}: {name}" if len(section.rows) > 1 else name
+                label = f"{label} {doubt_sign(row)}".rstrip()
                 lines[label] = line
         if lines:
             yield _Picture(family, family.curves, lines)
@@ -79,13 +82,13 @@ def _draw(found: _Picture, title: str, path: Path) -> None:
         plain(axes, grid="y")
         heading, divisor = heading_of(name, found.family, [point for line in found.lines.values() for _, point in line])
         for number, (label, line) in enumerate(found.lines.items()):
-            axes.plot(
-                [x for x, _ in line],
-                [_value(point, name) / divisor for _, point in line],
+            draw_curve(
+                axes,
+                [_point(x, point, name, divisor) for x, point in line],
+                COLORS[number % len(COLORS)],
                 marker=MARKERS[number // len(COLORS) % len(MARKERS)],
                 markersize=3.5,
                 linewidth=1.2,
-                color=COLORS[number % len(COLORS)],
                 linestyle=("-", "--", ":")[number // len(COLORS) % 3],
                 label=label,
             )
@@ -109,7 +112,7 @@ def _scale(axes: Axes, size: str, found: _Picture) -> None:
     axes.minorticks_off()
 
 
-def _value(point: ResultPoint, name: str) -> float:
+def _point(x: float, point: ResultPoint, name: str, divisor: float) -> CurvePoint:
     metric = point.metrics[name]
     assert metric
-    return metric.mean
+    return CurvePoint(x, metric.mean / divisor, mean_interval(metric, 1 / divisor))

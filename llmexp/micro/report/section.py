@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from llmexp.analysis.inference import mean_interval
 from llmexp.analysis.metric import MetricSpec
 from llmexp.micro.families.base import Bar
 from llmexp.micro.limits import HighestRate, cache_bytes
@@ -91,10 +92,10 @@ class MicroSection(ReportSection):
         return Bars(
             bar.label,
             [metric.mean / bar.divisor if metric else None for metric in metrics],
-            [(metric.std_between_repeats or 0.0) / bar.divisor if metric else 0.0 for metric in metrics],
+            [mean_interval(metric, 1 / bar.divisor) if metric else None for metric in metrics],
             none,
             ["" if row.state == RunStatus.SUCCESS else row.state for row in self.rows],
-            [""] * len(self.rows),
+            [f" {sign}" if (sign := doubt_sign(row)) else "" for row in self.rows],
         )
 
     def draw_more(self, path: Path) -> list[Path]:

@@ -166,7 +166,10 @@ def _charts(scaled: Scaled) -> list[Chart]:
     for kind, series in scaled.series.items():
         rows = sorted(series.rows, key=lambda row: row.processes)
         x: list[float | str] = [row.processes for row in rows]
-        traces.append(ChartTrace(f"{kind} scaling", x, [100 * series.efficiency_of(row).value for row in rows]))
+        ratios = [series.efficiency_of(row) for row in rows]
+        intervals, signs = [ratio.ends(100) for ratio in ratios], [ratio.sign for ratio in ratios]
+        percent = [100 * ratio.value for ratio in ratios]
+        traces.append(ChartTrace(f"{kind} scaling", x, percent, (), intervals, labels=signs))
     papers = [(row.processes, found.percent) for row in scaled.rows if (found := scaling_of(row))]
     if papers:
         traces.append(ChartTrace("the paper", [x for x, _ in papers], [y for _, y in papers], (), (), "markers"))

@@ -1,15 +1,7 @@
 "use strict";
 (() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
-  const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  // Okabe and Ito's colors, in shades that stand out from the page; lines differ in dashes and marks too.
-  const COLORS = {
-    light: ["#0072b2", "#b34700", "#00795a", "#a3497f", "#7a5c00", "#3b4754"],
-    dark: ["#6cb8f0", "#ff9a4d", "#3fd6a5", "#ec9ccb", "#f0d24a", "#c6d0da"],
-  };
+  const tables = JSON.parse(document.getElementById("data").textContent);
   const PIECE = 200;
-  // With more points their names would cover each other; hovering and the numbers name them then.
-  const NAMED = 20;
 
   function made(name, text, attributes = {}) {
     const element = document.createElement(name);
@@ -18,54 +10,23 @@
     return element;
   }
 
-  // Plotly takes a few tags in texts for markup; names of runs are texts and nothing else.
-  const escaped = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+  // Names of points go to the first place beside their point that nothing else takes; without one the pointer tells them.
+  const PLACES = [["start", 9, -5], ["end", -9, -5], ["start", 9, 14], ["end", -9, 14], ["middle", 0, -11], ["middle", 0, 20]];
+  const apart = (a, b) => a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top;
 
-  function traced(trace, number, colors) {
-    const color = colors[number % colors.length];
-    const drawn = { ...trace, name: escaped(trace.name), marker: { ...trace.marker, color: color } };
-    if (trace.line) drawn.line = { ...trace.line, color: color };
-    if (trace.error_y) drawn.error_y = { ...trace.error_y, color: color };
-    if (trace.mode === "markers" && trace.x.length <= NAMED) {
-      Object.assign(drawn, { mode: "markers+text", text: trace.customdata.map(escaped), textposition: "bottom center", cliponaxis: false });
+  function place(plot) {
+    const frame = plot.getBoundingClientRect(), taken = [...plot.querySelectorAll("use")].map((mark) => mark.getBoundingClientRect());
+    for (const label of plot.querySelectorAll(".label")) {
+      label.style.visibility = "";
+      const found = PLACES.some(([anchor, dx, dy]) => {
+        for (const [key, value] of [["text-anchor", anchor], ["dx", dx], ["dy", dy]]) label.setAttribute(key, value);
+        const box = label.getBoundingClientRect();
+        const isFree = box.left >= frame.left && box.right <= frame.right + 16 && taken.every((other) => apart(box, other));
+        if (isFree) taken.push(box);
+        return isFree;
+      });
+      if (!found) label.style.visibility = "hidden";
     }
-    if (trace.customdata) drawn.customdata = trace.customdata.map(escaped);
-    const first = trace.customdata ? "%{customdata}" : escaped(trace.name).replace(/[%{}]/g, " ");
-    drawn.hovertemplate = `${first}<br>x %{x:,.4~g}<br>y %{y:,.4~g}<extra></extra>`;
-    return drawn;
-  }
-
-  function draw(figure, printing = false) {
-    const chart = data.charts[Number(figure.dataset.chart)];
-    const isDark = dark.matches && !printing;
-    const ink = isDark ? "#e6eaee" : "#1d2329", line = isDark ? "#3a434c" : "#d5dbe1";
-    const place = figure.querySelector(".plot"), colors = isDark ? COLORS.dark : COLORS.light;
-    const axis = (title) => ({
-      title: { text: escaped(title), standoff: 8 }, gridcolor: line, linecolor: line, zerolinecolor: line, automargin: true,
-    });
-    const layout = {
-      xaxis: axis(chart.x), yaxis: { ...axis(chart.y), rangemode: chart.from_zero ? "tozero" : "normal" },
-      font: { color: ink, family: "system-ui, sans-serif", size: 12 }, paper_bgcolor: "rgba(0,0,0,0)",
-      plot_bgcolor: "rgba(0,0,0,0)", margin: { l: 10, r: 10, t: 34, b: 10 }, modebar: { bgcolor: "rgba(0,0,0,0)", color: ink, activecolor: colors[0] }, showlegend: chart.traces.length > 1,
-      legend: { orientation: "h", yref: "container", y: 0, yanchor: "bottom" }, hoverlabel: { align: "left" },
-      autosize: true,
-    };
-    const traces = chart.traces.map((trace, number) => traced(trace, number, colors));
-    Plotly.react(place, traces, layout, { responsive: true, displaylogo: false, modeBarButtons: [["zoom2d", "pan2d", "resetScale2d", "toImage"]] });
-  }
-
-  function numbers(figure) {
-    const chart = data.charts[Number(figure.dataset.chart)], details = figure.querySelector("details");
-    details.addEventListener("toggle", () => {
-      if (!details.open || details.querySelector("table")) return;
-      const rows = chart.traces.flatMap((trace) =>
-        trace.x.map((x, index) => [trace.name + (trace.customdata ? `: ${trace.customdata[index]}` : ""), x, trace.y[index]]),
-      );
-      const cells = rows.map((row) => row.map((cell) => (cell === null ? "" : typeof cell === "number" ? String(Number(cell.toPrecision(6))) : cell)));
-      const host = made("div");
-      details.append(host);
-      table(host, { title: chart.title, headers: ["line", chart.x, chart.y], left: [true, false, false], rows: cells, copied: "" });
-    }, { passive: true });
   }
 
   const numeric = (text) => {
@@ -85,8 +46,9 @@
     });
   }
 
-  function cellOf(text, isLeft, isCopied) {
-    const cell = made("td", isCopied ? undefined : text, { class: isLeft ? "left" : text.length < 32 ? "number" : "words" });
+  function cellOf(text, isLeft, isCopied, isFirst) {
+    const style = { class: isLeft ? "left" : text.length < 32 ? "number" : "words", ...(isFirst ? { scope: "row" } : {}) };
+    const cell = made(isFirst ? "th" : "td", isCopied ? undefined : text, style);
     if (isCopied) cell.append(made("code", text), " ", made("button", "Copy", { type: "button", class: "copy" }));
     return cell;
   }
@@ -117,8 +79,9 @@
     function paint() {
       const part = shown.slice(0, pieces * PIECE);
       body.replaceChildren(...part.map((row) => {
-        const line = made("tr");
-        line.append(...row.map((cell, column) => cellOf(cell, found.left[column], found.headers[column] === found.copied)));
+        const line = made("tr"), isNamed = found.left[0] && found.headers[0] !== found.copied;
+        line.append(...row.map((cell, column) =>
+          cellOf(cell, found.left[column], found.headers[column] === found.copied, isNamed && column === 0)));
         return line;
       }));
       more.hidden = part.length === shown.length;
@@ -137,7 +100,7 @@
     }
     const scroll = made("div", undefined, { class: "scroll", tabindex: "0", role: "region", "aria-label": found.title });
     scroll.append(all);
-    host.append(tools, scroll, more);
+    host.append(...(tools.childElementCount ? [tools] : []), scroll, more);
     window.addEventListener("beforeprint", () => { pieces = Math.max(pieces, 10); paint(); });
     paint();
   }
@@ -156,10 +119,16 @@
     window.setTimeout(() => { button.textContent = "Copy"; }, 1500);
   });
 
-  document.querySelectorAll("[data-table]").forEach((host) => table(host, data.tables[Number(host.dataset.table)]));
-  const figures = [...document.querySelectorAll("[data-chart]")];
-  figures.forEach((figure) => { draw(figure); numbers(figure); });
-  dark.addEventListener("change", () => figures.forEach((figure) => draw(figure)));
-  window.addEventListener("beforeprint", () => figures.forEach((figure) => draw(figure, true)));
-  window.addEventListener("afterprint", () => figures.forEach((figure) => draw(figure)));
+  document.querySelectorAll("[data-table]").forEach((host) => table(host, tables[Number(host.dataset.table)]));
+  const plots = [...document.querySelectorAll(".xy")], folded = [...document.querySelectorAll("details")];
+  const watch = new ResizeObserver((changed) => changed.forEach((one) => place(one.target)));
+  plots.forEach((plot) => watch.observe(plot));
+
+  // Paper shows what is folded.
+  let opened = [];
+  window.addEventListener("beforeprint", () => {
+    opened = folded.filter((part) => !part.open);
+    opened.forEach((part) => { part.open = true; });
+  });
+  window.addEventListener("afterprint", () => opened.forEach((part) => { part.open = false; }));
 })();

@@ -29,11 +29,14 @@ def table_data(table: ReportTable) -> dict[str, Any]:
 
 
 def certainty_table(section: ReportSection) -> ReportTable | None:
-    """Return how sure each rate is: repeats, interval and verdict, with the doubts in words; None without rates."""
+    """Return how sure each rate is: repeats, interval and verdict; None without rates.
+
+    The rates themselves and the doubts in words stand with the table of runs.
+    """
     rows = [row for row in section.rows if row.rate]
     cells = [[section.named(row), *_certainty(row)] for row in rows]
-    headers = ["run", section.rate_unit, "repeats", "95 % interval", "interval from", "verdict", "doubts"]
-    right = (section.rate_unit, "repeats")
+    headers = ["run", "repeats", f"95 % interval, {section.rate_unit}", "interval from", "verdict"]
+    right = ("repeats",)
     return ReportTable.of_rows("How sure each number is", headers, cells, right) if cells else None
 
 
@@ -41,12 +44,10 @@ def _certainty(row: Row) -> Iterator[str]:
     assert row.rate
     judged = row.stability
     ends = (judged.low, judged.high) if judged else (None, None)
-    yield rounded(row.rate.mean)
     yield str(row.rate.n)
     yield "not known" if None in ends else " to ".join(rounded(end) for end in ends if end is not None)
     yield (judged.source or "") if judged else ""
     yield judged.verdict if judged else "not judged"
-    yield judged.words if judged else ""
 
 
 def commands_table(section: ReportSection) -> ReportTable:

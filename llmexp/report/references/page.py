@@ -12,7 +12,7 @@ from llmexp.report.row import Row
 
 
 def views_page(views: Sequence[View], unreadable: Sequence[str], title: str) -> str:
-    """Return the views as one HTML document that loads nothing; raises RecordError without jinja2 or plotly."""
+    """Return the views as one HTML document that loads nothing; raises RecordError without jinja2."""
     return document([_section(view) for view in views], title, unreadable)
 
 
@@ -22,10 +22,10 @@ def _section(view: View) -> dict[str, Any]:
     groups: list[list[ReportTable | None]] = [[view.table], [], [], list(commands)]
     return {
         "title": title[:1].upper() + title[1:],
-        "asked": [],
+        "asked": "",
         "command": "",
         "answers": list(view.answers) or [title],
-        "charts": [chart.figure for chart in view.charts],
+        "charts": [chart.values for chart in view.charts],
         "matrices": [],
         "pictures": [],
         "setup": None,

@@ -1,4 +1,4 @@
-"""Cumulative distributions of latencies, and throughput against interactivity."""
+"""Cumulative distributions of latencies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from llmexp.serving.analysis.request_latency import latencies
 from llmexp.serving.plan.serving_plan import ServingPlan
 from llmexp.serving.points import read_begun
 from llmexp.serving.record.requests import RequestSample
-from llmexp.serving.report.loads import loads_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +23,7 @@ PANELS = {
     "end_to_end": "end-to-end latency (s)",
     "tpot": "time per output token (s)",
 }
-STYLES, MARKERS = ("-", "--", ":", "-."), "osD^vPX*"
+STYLES = ("-", "--", ":", "-.")
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Line:
 
 def draw_distributions(rows: Sequence[Row], title: str, label: Callable[[Row], str], path: Path) -> bool:
     """Draw the distributions of every load point of every run; return False where no request was answered."""
-    lines = [line for run, row in enumerate(rows) for line in _lines(row, run, label(row) if len(rows) > 1 else "")]
+    lines = lines_of(rows, label)
     if not lines:
         return False
     figure = new_figure(12.5, 4.4 + 0.09 * len(lines), f"{title}\nlatencies count from when a request was due")
@@ -59,32 +58,9 @@ def draw_distributions(rows: Sequence[Row], title: str, label: Callable[[Row], s
     return True
 
 
-def draw_interactivity(rows: Sequence[Row], title: str, label: Callable[[Row], str], path: Path) -> bool:
-    """Draw tokens a second per device over those that one user sees; return False for less than two points."""
-    by_run: dict[str, list[tuple[float, float, str]]] = {}
-    for load in loads_of(rows):
-        tokens, tpot_s = load.mean("output_tokens_per_s_per_device"), load.mean("tpot_p50_s")
-        if tokens and tpot_s:
-            by_run.setdefault(label(load.row), []).append((1 / tpot_s, tokens, load.name))
-    if sum(map(len, by_run.values())) < 2:
-        return False
-    figure = new_figure(6.5, 4.8, f"{title}\nthroughput against interactivity")
-    axes = figure.subplots()
-    plain(axes, grid="y")
-    for number, (name, points) in enumerate(by_run.items()):
-        points.sort()
-        color, marker = COLORS[number % len(COLORS)], MARKERS[number % len(MARKERS)]
-        x, y, words = zip(*points, strict=True)
-        axes.plot(x, y, marker=marker, markersize=5, linewidth=1.2, color=color, label=name)
-        for place, text in zip(zip(x, y, strict=True), words, strict=True):
-            axes.annotate(text, place, xytext=(5, 4), textcoords="offset points", fontsize=7, color=color)
-    axes.set_xlim(0, 1.1 * axes.get_xlim()[1])
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel("output tokens/s of one user (1 / median TPOT)", fontsize=9)
-    axes.set_ylabel("output tokens/s per device", fontsize=9)
-    figure.legend(loc="outside lower center", ncols=3, fontsize=8, frameon=False)
-    save(figure, path)
-    return True
+def lines_of(rows: Sequence[Row], label: Callable[[Row], str]) -> list[Line]:
+    """Return the answered requests of every load point of every run."""
+    return [line for run, row in enumerate(rows) for line in _lines(row, run, label(row) if len(rows) > 1 else "")]
 
 
 def _lines(row: Row, run: int, name: str) -> list[Line]:

@@ -9,11 +9,13 @@ from pathlib import Path
 
 from llmexp.report.breakdown.plot import draw_breakdowns
 from llmexp.report.columns import ReportTable
-from llmexp.report.page.chart import Chart, ChartTrace
+from llmexp.report.page.chart import Chart
 from llmexp.report.row import Row
 from llmexp.report.section import ReportSection
-from llmexp.serving.report.distributions import draw_distributions, draw_interactivity
-from llmexp.serving.report.loads import Load, loads_of, loads_table, saturation_lines
+from llmexp.serving.report.distributions import draw_distributions
+from llmexp.serving.report.interactivity import draw_interactivity
+from llmexp.serving.report.loads import loads_table, saturation_lines
+from llmexp.serving.report.page_charts import serving_charts
 from llmexp.serving.report.profiled import ProfiledRun, profile_tables, profiled_runs, unprofiled_lines
 from llmexp.serving.report.same_work import same_work_lines
 
@@ -22,8 +24,6 @@ _IN_LABEL = LENGTHS | {"devices": "tp {}", "requests": "{} requests", "loads": "
 # As many runs a picture of profiled steps has, with three bars each at most.
 MOST_BARS = 8
 _HELD = {"weights_bytes_from": "weights", "kv_cache_from": "tokens of the KV cache"}
-# Nobody tells more lines apart.
-_MOST_LINES = 12
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,13 @@ class ServingSection(ReportSection):
 
     @property
     def charts(self) -> Sequence[Chart]:
-        """Latency over throughput."""
-        return list(_serving_charts(self.rows, self.label))
+        """Throughput against interactivity, latency over throughput, and the distributions of latencies."""
+        return list(serving_charts(self.rows, self.label))
+
+    @property
+    def drawn_as_charts(self) -> Sequence[str]:
+        """The pictures of latencies and of throughput against interactivity."""
+        return ("latencies", "interactivity")
 
     def draw_more(self, path: Path) -> list[Path]:
         """Draw the distributions of latencies, and throughput against interactivity."""
@@ -113,39 +118,3 @@ def _words(by_source: dict[str, list[str]]) -> list[str]:
     if len(by_source) == 1:
         return list(by_source)
     return [f"{source} ({', '.join(dict.fromkeys(runs))})" for source, runs in by_source.items()]
-
-
-def _serving_charts(rows: Sequence[Row], label: Callable[[Row], str]) -> Iterator[Chart]:
-    """Yield latencies at the median and the 99th percentile over answered requests, and tokens/s over a user's."""
-    loads = [load for load in loads_of(rows) if load.mean("requests_per_s")]
-    note = "A point is a load; latencies count from when a request was due."
-    for metric, words in (("ttft", "Time to first token"), ("end_to_end", "End-to-end latency")):
-        traces = [
-            trace
-            for percentile in ("p50", "p99")
-            for trace in _traces(loads, label, percentile, _latency(f"{metric}_{percentile}_s"))
-        ]
-        if traces:
-            yield Chart(f"{words} over throughput", "answered requests/s", "ms", traces[:_MOST_LINES], note)
-
-
-def _latency(metric: str) -> Callable[[Load], float | None]:
-    def milliseconds(load: Load) -> float | None:
-        seconds = load.mean(metric)
-        return None if seconds is None else 1e3 * seconds
-
-    return milliseconds
-
-
-def _traces(
-    loads: Sequence[Load], label: Callable[[Row], str], percentile: str, value: Callable[[Load], float | None]
-) -> Iterator[ChartTrace]:
-    by_run: dict[str, list[tuple[float, float, str]]] = {}
-    for load in loads:
-        x, y = load.mean("requests_per_s"), value(load)
-        if x is not None and y is not None:
-            by_run.setdefault(label(load.row), []).append((x, y, load.name))
-    for name, points in by_run.items():
-        points.sort()
-        told = [f"{name} at {load}, {percentile}" for *_, load in points]
-        yield ChartTrace(f"{name}, {percentile}", [x for x, *_ in points], [y for _, y, _ in points], told)

@@ -7,13 +7,16 @@ from itertools import accumulate
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from llmexp.analysis.inference import half_width, mean_interval
 from llmexp.analysis.window import duration_s
 from llmexp.errors import RecordError
 from llmexp.record.digits import rounded
 from llmexp.record.result import ResultPoint
 from llmexp.record.samples import StepSample
-from llmexp.report.page.chart import Chart, ChartTrace, Matrix
+from llmexp.report.columns import Whisker
+from llmexp.report.page.chart import Chart, ChartTrace, Matrix, drawn_once
 from llmexp.report.run_plots import steps_of
+from llmexp.report.signs import doubt_sign
 from llmexp.training.convergence import SMOOTHED_SHARE
 from llmexp.training.report.memory_column import MEMORY_WORDS, memory_kinds, memory_unit
 from llmexp.training.report.row import TrainingRow
@@ -52,16 +55,17 @@ def _pareto(section: TrainingSection) -> Iterator[Chart]:
         [x for x, *_ in known],
         [y for _, y, _ in known],
         [section.named(row) for *_, row in known],
-        (),
+        [_interval(row) for *_, row in known],
         "markers",
+        [_marked(section.named(row), row) for *_, row in known],
     )
     best = ChartTrace(
         "Pareto-optimal",
         [known[index][0] for index in front],
         [known[index][1] for index in front],
-        [section.named(known[index][2]) for index in front],
+        mode="lines",
     )
-    note = "Means only. The line joins the Pareto-optimal runs; up and left is better."
+    note = "The line joins the Pareto-optimal runs; up and left is better."
     yield Chart(f"Throughput and memory ({MEMORY_WORDS[kinds[0]]})", f"{unit} a rank", UNIT, [every, best], note)
 
 
@@ -84,7 +88,7 @@ def _batches(section: TrainingSection) -> Iterator[Chart]:
     if not found:
         return
     speeds = [_over(rows, lambda row: row.batch.micro, _a_rank, _name(section, rows, "batch")) for rows in found]
-    yield Chart("Throughput over the batch", "samples a rank and pass", UNIT, speeds, _intervals_note(section))
+    yield Chart("Throughput over the batch", "samples a rank and pass", UNIT, speeds)
     unit, divisor = memory_unit(section)
     sized = [[row for row in rows if row.memory] for rows in found]
     memory = [
@@ -118,7 +122,10 @@ def _tried(
     section: TrainingSection, row: TrainingRow, trials: Sequence[ResultPoint], metric: str, divisor: float
 ) -> ChartTrace:
     values = sorted(over_batches(trials, metric).items())
-    return ChartTrace(section.named(row), [micro for micro, _ in values], [fmean(some) / divisor for _, some in values])
+    means = [fmean(some) / divisor for _, some in values]
+    halves = [half_width(some) / divisor if len(some) > 1 else None for _, some in values]
+    intervals = [None if half is None else (mean - half, mean + half) for mean, half in zip(means, halves, strict=True)]
+    return ChartTrace(section.named(row), [micro for micro, _ in values], means, intervals=intervals)
 
 
 def _scaling(section: TrainingSection) -> Iterator[Chart]:
@@ -129,8 +136,11 @@ def _scaling(section: TrainingSection) -> Iterator[Chart]:
         name = (
             f"{series.kind}: {series.least.model} {series.least.method}, batch {series.least.comparison_key['batch']}"
         )
-        percent = [100 * series.efficiency_of(row).value for row in rows]
-        traces.append(ChartTrace(name, [row.processes for row in rows], percent, [row.command for row in rows]))
+        ratios = [series.efficiency_of(row) for row in rows]
+        intervals = [ratio.ends(100) for ratio in ratios]
+        percent = [100 * ratio.value for ratio in ratios]
+        signs = [ratio.sign for ratio in ratios]
+        traces.append(ChartTrace(name, [row.processes for row in rows], percent, (), intervals, labels=signs))
     if traces:
         note = (
             "100 % is a run on the fewest ranks, with nothing lost. Weak keeps a rank's batch, strong the global one."
@@ -143,19 +153,21 @@ def _losses(section: TrainingSection) -> Iterator[Chart]:
     if section.converged:
         share = f"Mean over the last {SMOOTHED_SHARE:.0%} of the tokens up to each step."
         found = [
-            (one.label, list(one.curve.tokens), list(one.curve.seconds), one.curve.smoothed)
+            (_marked(one.label, one.row), list(one.curve.tokens), list(one.curve.seconds), one.curve.smoothed)
             for one in list(section.converged.values())[:MOST_LINES]
         ]
     else:
         share = "Of the first repeat, mean over ranks, warm-up included."
         measured = [row for row in section.rows if row.rate]
         found = [
-            (section.named(row), *curve) for row in measured[:MOST_LINES] if (curve := _raw_curve(row)) is not None
+            (_marked(section.named(row), row), *curve)
+            for row in measured[:MOST_LINES]
+            if (curve := _raw_curve(row)) is not None
         ]
         share += f" The first {MOST_LINES} of {len(measured)} runs." * (len(measured) > MOST_LINES)
     if found:
-        tokens = [ChartTrace(name, x, y, mode="lines") for name, x, _, y in found]
-        yield Chart("Loss over tokens", "tokens trained on", "loss", tokens, share, from_zero=False)
+        tokens, same = drawn_once([ChartTrace(name, x, y, mode="lines") for name, x, _, y in found])
+        yield Chart("Loss over tokens", "tokens trained on", "loss", tokens, f"{share} {same}".strip(), from_zero=False)
         seconds = [ChartTrace(name, x, y, mode="lines") for name, _, x, y in found]
         yield Chart("Loss over time", "seconds of steps", "loss", seconds, share, from_zero=False)
 
@@ -202,20 +214,24 @@ def _matrix(section: TrainingSection, name: str, value: Callable[[TrainingRow], 
 def _heat(row: TrainingRow | None, highest: float) -> tuple[str, float | None]:
     if row is None:
         return "", None
-    return (rounded(_a_rank(row)), _a_rank(row) / highest) if row.rate and highest else (row.state, None)
+    return (_marked(rounded(_a_rank(row)), row), _a_rank(row) / highest) if row.rate and highest else (row.state, None)
 
 
 def _over(
     rows: Sequence[TrainingRow], x: Callable[[TrainingRow], int], y: Callable[[TrainingRow], float], name: str
 ) -> ChartTrace:
     ordered = sorted(rows, key=x)
-    errors = [(row.rate.std_between_repeats or 0.0) / row.processes if row.rate else 0.0 for row in ordered]
-    return ChartTrace(name, [x(row) for row in ordered], [y(row) for row in ordered], errors=errors)
+    values = [x(row) for row in ordered], [y(row) for row in ordered]
+    return ChartTrace(name, *values, (), [*map(_interval, ordered)], labels=[*map(doubt_sign, ordered)])
 
 
-def _intervals_note(section: TrainingSection) -> str:
-    several = any(row.rate and row.rate.std_between_repeats for row in section.rows)
-    return "Bars are the standard deviation between repeats." * several
+def _interval(row: TrainingRow) -> Whisker | None:
+    return mean_interval(row.rate, 1 / row.processes) if row.rate else None
+
+
+def _marked(name: str, row: TrainingRow) -> str:
+    """Return a name or a number with the sign of its run."""
+    return f"{name} {doubt_sign(row)}".rstrip()
 
 
 def _name(section: TrainingSection, rows: Sequence[TrainingRow], varying: str) -> str:

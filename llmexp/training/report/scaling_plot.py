@@ -6,9 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llmexp.report.picture import COLORS, INK, new_figure, plain, save
+from llmexp.analysis.inference import mean_interval
+from llmexp.report.columns import Whisker
+from llmexp.report.picture import COLORS, INK, CurvePoint, draw_curve, new_figure, plain, save
 from llmexp.report.references.beside import WEAK_SCALING_PERCENT
+from llmexp.report.signs import doubt_sign
 from llmexp.training.report.programs import engine_names
+from llmexp.training.report.row import TrainingRow
 from llmexp.training.report.scaling_series import KINDS, ScalingSeries, rate_of
 
 if TYPE_CHECKING:
@@ -27,7 +31,7 @@ def draw_scaling(section: TrainingSection, path: Path) -> None:
     """
     found = section.series
     diamonds = [_published(section, series) for series in found]
-    told = f"; diamonds: {section.beside.marks(WEAK_SCALING_PERCENT)}" * any(diamonds)
+    told = _whiskers(found) + f"; diamonds: {section.beside.marks(WEAK_SCALING_PERCENT)}" * any(diamonds)
     figure = new_figure(
         10.5,
         4.4 + 0.16 * (len(found) // 2),
@@ -50,6 +54,11 @@ def draw_scaling(section: TrainingSection, path: Path) -> None:
     save(figure, path)
 
 
+def _whiskers(found: Sequence[ScalingSeries]) -> str:
+    known = any(_interval(row) for series in found for row in series.rows)
+    return "; whiskers: 95 % intervals by the repeats" * known
+
+
 def _prepare(axes: Axes, ranks: Sequence[int], label: str) -> None:
     plain(axes, grid="y")
     axes.set_xlabel("ranks", fontsize=9)
@@ -67,9 +76,16 @@ def _draw(speed: Axes, share: Axes, series: ScalingSeries, color: str, label: st
         "linewidth": 1.4,
         "markersize": 4,
     }
-    speed.plot(ranks, [rate_of(row) for row in rows], label=label, **style)
+    speeds = [CurvePoint(row.processes, rate_of(row), _interval(row), doubt_sign(row)) for row in rows]
+    draw_curve(speed, speeds, label=label, **style)
     speed.plot(ranks, [rate_of(least) * n / least.processes for n in ranks], ":", color=color, linewidth=0.8)
-    share.plot(ranks, [100 * series.efficiency_of(row).value for row in rows], **style)
+    ratios = [(row.processes, series.efficiency_of(row)) for row in rows]
+    shares = [CurvePoint(ranks, 100 * ratio.value, ratio.ends(100), ratio.sign) for ranks, ratio in ratios]
+    draw_curve(share, shares, **style)
+
+
+def _interval(row: TrainingRow) -> Whisker | None:
+    return mean_interval(row.rate) if row.rate else None
 
 
 def _published(section: TrainingSection, series: ScalingSeries) -> list[tuple[int, float]]:

@@ -155,7 +155,7 @@ class TrainingSection(ReportSection):
         ours = [row.memory[1] / divisor if row.memory else None for row in self.rows]
         peaks = [self.beside.mark_of(row, "peak_allocated_bytes") for row in self.rows]
         published = [peak / divisor if peak else None for peak in peaks]
-        return [*super().panels, Bars(label, ours, [0.0] * len(ours), published, [""] * len(ours), [""] * len(ours))]
+        return [*super().panels, Bars(label, ours, [None] * len(ours), published, [""] * len(ours), [""] * len(ours))]
 
     def label(self, row: Row) -> str:
         """Return the method with what else differs, marked where only parts of the model train."""
@@ -200,6 +200,11 @@ class TrainingSection(ReportSection):
     def charts(self) -> Sequence[Chart]:
         """Throughput and memory, batches, scaling and loss."""
         return list(training_charts(self))
+
+    @property
+    def drawn_as_charts(self) -> Sequence[str]:
+        """The pictures of loss and scaling."""
+        return ("loss", "scaling") if self.charts else ()
 
     @property
     def matrices(self) -> Sequence[Matrix]:

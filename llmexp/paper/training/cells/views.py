@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
+from llmexp.analysis.inference import mean_interval
 from llmexp.paper.printed import WORLD_SIZE
 from llmexp.paper.training.cells.block_table import block_table
 from llmexp.paper.training.cells.blocks import NO_RUN, Block, Cell, blocks
 from llmexp.paper.training.cells.coverage import coverage, missing_commands, outcome
+from llmexp.record.digits import rounded
+from llmexp.report.columns import Whisker
 from llmexp.report.page.chart import Chart, ChartTrace
 from llmexp.report.references.view import View
 from llmexp.report.signs import doubt_sign
@@ -102,7 +105,8 @@ def _speeds(block: Block, model: str, cells: Sequence[Cell]) -> Chart:
     ours = [cell.speed / block.rows[0].processes if cell.speed else None for cell in cells]
     papers = [cell.paper.tokens_per_s / WORLD_SIZE if cell.paper.tokens_per_s else None for cell in cells]
     label = f"the paper, {WORLD_SIZE} x {cells[0].paper.hardware}"
-    traces = [_bars(block.where, cells, ours), _bars(label, cells, papers)]
+    intervals = [_interval(cell, 1 / block.rows[0].processes) for cell in cells]
+    traces = [_bars(block.where, cells, ours, intervals), _printed(label, cells, papers)]
     return Chart(f"{model}: tokens/s a {unit}", "method", f"tokens/s a {unit}", traces, _NOTE)
 
 
@@ -110,15 +114,34 @@ def _gains(block: Block, cells: Sequence[Cell]) -> Chart:
     paper = cells[0].paper
     ours, papers = [block.over_naive(cell) for cell in cells], [block.papers_over_naive(cell) for cell in cells]
     label = f"the paper, {paper.model} on {WORLD_SIZE} x {paper.hardware}"
-    traces = [_bars(block.where, cells, ours), _bars(label, cells, papers)]
+    traces = [_bars(block.where, cells, ours), _printed(label, cells, papers)]
     return Chart("Tokens/s over those of Naive", "method", "times Naive", traces, _NOTE)
 
 
-def _bars(name: str, cells: Sequence[Cell], heights: Sequence[float | None]) -> ChartTrace:
-    return ChartTrace(name, [_name(cell) for cell in cells], heights, [_words(cell) for cell in cells], (), "bars")
+def _bars(
+    name: str, cells: Sequence[Cell], heights: Sequence[float | None], intervals: Sequence[Whisker | None] = ()
+) -> ChartTrace:
+    told = [_told(cell, height) for cell, height in zip(cells, heights, strict=True)]
+    words = [_words(cell) for cell in cells]
+    return ChartTrace(name, [_name(cell) for cell in cells], heights, words, intervals, "bars", told)
 
 
-_NOTE = "Means. No bar: out of memory, or not measured; the table says which."
+def _told(cell: Cell, height: float | None) -> str:
+    """Return a bar's value with the sign of its run, or how its cell stands."""
+    sign = doubt_sign(cell.found.row) if cell.found else ""
+    return f"{rounded(height)} {sign}".rstrip() if height else cell.status
+
+
+def _printed(name: str, cells: Sequence[Cell], heights: Sequence[float | None]) -> ChartTrace:
+    return ChartTrace(name, [_name(cell) for cell in cells], heights, (), (), "bars")
+
+
+def _interval(cell: Cell, factor: float) -> Whisker | None:
+    rate = cell.found.metric(cell.found.row.plan.rate) if cell.found else None
+    return mean_interval(rate, factor) if rate else None
+
+
+_NOTE = "No bar: out of memory, or not measured."
 
 
 def _name(cell: Cell) -> str:

@@ -1,0 +1,58 @@
+"""The axis of a chart: round numbers along it, and where a value lies on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, floor, log10
+
+# The numbers beside an axis are shortened from here on: 20,000,000 is 20M.
+LARGE = (("G", 1e9), ("M", 1e6))
+PADDING = 0.05
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis from `low` to `high` with a number every `step`."""
+
+    low: float
+    high: float
+    step: float
+
+    @classmethod
+    def of(cls, values: Sequence[float], pieces: int, from_zero: bool, padded: bool = False) -> Axis:
+        """Return an axis that holds these values in about so many pieces.
+
+        It ends at numbers of its own, or, if it is padded, shortly behind the values.
+        """
+        low, high = (min(values), max(values)) if values else (0.0, 1.0)
+        low = min(low, 0.0) if from_zero else low
+        span = high - low or abs(high) or 1.0
+        step = _round_step(span / pieces)
+        if padded:
+            return cls(low - PADDING * span, high + PADDING * span, step)
+        return cls(step * floor(low / step + 1e-9), step * ceil((high or low + step) / step - 1e-9), step)
+
+    def percent(self, value: float) -> float:
+        """Return how far a value lies along the axis."""
+        return 100 * (value - self.low) / (self.high - self.low or 1.0)
+
+    @property
+    def numbers(self) -> list[tuple[float, str]]:
+        """The numbers with their texts."""
+        first, last = ceil(self.low / self.step - 1e-9), floor(self.high / self.step + 1e-9)
+        found = [place * self.step for place in range(first, last + 1)]
+        return [(value, self._text(value)) for value in found]
+
+    def _text(self, value: float) -> str:
+        unit, size = next(
+            ((unit, size) for unit, size in LARGE if max(abs(self.low), abs(self.high)) >= 10 * size), ("", 1.0)
+        )
+        decimals = max(0, -floor(log10(self.step / size) + 1e-9))
+        return f"{value / size:,.{decimals}f}{unit if value else ''}"
+
+
+def _round_step(least: float) -> float:
+    """Return the next number of 1, 2 or 5 times a power of ten."""
+    power: float = 10.0 ** floor(log10(least))
+    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * (1 - 1e-9))
