@@ -101,8 +101,6 @@ def _draw_bars(axes: Axes, chart: Chart) -> None:
         look: dict[str, Any] = {"color": color}
         if number:
             look = {"facecolor": "white", "edgecolor": color, "hatch": HATCHES[number % len(HATCHES)]}
-            {"facecolor": "white", "edgecolor": color, "hatch": HATCHES[number]} if number else {"color": color}
-        )
         values = [value or 0.0 for value in trace.y]
         axes.barh(places, values, height=0.9 * height, linewidth=0.6, label=trace.name, **look)
         known = [(place, *ends) for place, ends in zip(places, trace.intervals, strict=False) if ends]

@@ -76,4 +76,4 @@ def test_each_chart_of_a_report_is_a_file(make_run, tmp_path):
     written = draw_for_paper(build_report(runs), tmp_path / "x.pdf")
     assert [figure.path.name for figure in written] == ["x.pdf", "x_throughput_and_memory.pdf"]
     assert all(figure.path.stat().st_size > 1000 for figure in written)
-    assert all("! marks unstable" in figure.caption for figure in written)
+    assert all("! marks an unstable" in figure.caption for figure in written)

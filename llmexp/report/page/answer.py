@@ -83,7 +83,8 @@ class _Group:
         measured = sorted((row for row in rows if row.rate), key=lambda row: -_mean(row))
         left_out = [*self._other_trainings(where), *_ended(rows, self.label)]
         if not measured:
-            nobody = [f"None of {len(rows)} runs{where} was measured to its end."] * bool(rows and first.plan.rate)
+            alone = bool(rows and first.plan.rate) and len(rows) == len(self.rows)
+            nobody = [f"None of {len(rows)} runs{where} was measured to its end."] * alone
             return [*nobody, *left_out]
         best, others, left = measured[0], beside_best(measured), len(measured) - 1 - MOST_COMPARED
         verb, what = (

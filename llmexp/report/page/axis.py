@@ -27,15 +27,17 @@ class Axis:
         """
         low, high = (min(values), max(values)) if values else (0.0, 1.0)
         low = min(low, 0.0) if from_zero else low
-        span = high - low or abs(high) or 1.0
+        if low == high:  # one value stands in the middle of its axis
+            low, high = (0.0, 1.0) if low == 0.0 else (low - abs(low) / 2, high + abs(high) / 2)
+        span = high - low
         step = _round_step(span / pieces)
         if padded:
             return cls(low - PADDING * span, high + PADDING * span, step)
-        return cls(step * floor(low / step + 1e-9), step * ceil((high or low + step) / step - 1e-9), step)
+        return cls(step * floor(low / step + 1e-9), step * ceil(high / step - 1e-9), step)
 
     def percent(self, value: float) -> float:
         """Return how far a value lies along the axis."""
-        return 100 * (value - self.low) / (self.high - self.low or 1.0)
+        return 100 * (value - self.low) / (self.high - self.low)
 
     @property
     def numbers(self) -> list[tuple[float, str]]:

@@ -17,7 +17,7 @@ Mode = Literal["lines", "markers", "lines+markers", "bars"]
 # A line with more points than this looks the same on a page as one that has them all.
 MOST_POINTS = 240
 INTERVALS = "Whiskers are 95 % intervals by the repeats."
-SIGNS = {UNSTABLE: f"{UNSTABLE} marks unstable measurements", UNKNOWN: f"{UNKNOWN} those of unknown stability"}
+SIGNS = {UNSTABLE: f"{UNSTABLE} marks an unstable measurement.", UNKNOWN: f"{UNKNOWN} marks unknown stability."}
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,7 @@ class Chart:
         has_intervals = any(any(trace.intervals) or any(trace.x_intervals) for trace in self.traces)
         written = [text for trace in self.traces for text in (trace.name, *trace.labels)]
         signs = [words for sign, words in SIGNS.items() if any(f" {text}".endswith(f" {sign}") for text in written)]
-        told = f"{', '.join(signs)}." if signs else ""
-        return " ".join(filter(None, [self.note, INTERVALS * has_intervals, told]))
+        return " ".join(filter(None, [self.note, INTERVALS * has_intervals, *signs]))
 
     @property
     def alternative(self) -> str:

@@ -19,6 +19,7 @@ from llmexp.errors import RecordError
 from llmexp.record.reading import plain
 from llmexp.record.redact import redact, redact_all
 from llmexp.report.columns import ReportTable
+from llmexp.report.legend import small
 from llmexp.report.page.chart import Chart
 from llmexp.report.page.drawing import drawing
 from llmexp.report.page.question import asked_command, endings
@@ -96,7 +97,7 @@ def _section(section: ReportSection) -> dict[str, Any]:
         "pictures": list(_pictures(section)),
         "setup": setup_paragraph(section),
         "provenance": provenance(section.rows),
-        "groups": [list(map(shown_table, filter(None, tables[name]))) for name in tables],
+        "groups": [[shown_table(table, section.answers) for table in filter(None, tables[name])] for name in tables],
     }
 
 
@@ -106,17 +107,33 @@ def _section_tables(section: ReportSection) -> dict[str, Sequence[ReportTable | 
     A single run has no command besides the one that was asked.
     """
     return {
-        "runs": [replace(section.table, title="All runs"), *section.tables, *section.layouts],
+        "runs": [_runs_table(section), *section.tables, *section.layouts],
         "certainty": [certainty_table(section)],
         "environment": [environment_table(section)],
         "commands": [commands_table(section) if len(section.rows) > 1 else None],
     }
 
 
-def shown_table(table: ReportTable) -> dict[str, Any]:
-    """Return a table as the template and the page's script take it, with its numbered notes apart from its legend."""
-    notes = [line for line in table.legend if _NUMBERED.match(line)]
-    return {"notes": notes, "legend": [line for line in table.legend if line not in notes], **table_data(table)}
+def _runs_table(section: ReportSection) -> ReportTable:
+    """Return the table of runs without the names that all of them share, which the title of the section has."""
+    table, shared = section.table, set(section.shared.values())
+    kept = [
+        column
+        for column in table.columns
+        if not (column.left and len(set(column.cells)) == 1 and {*column.cells} <= shared)
+    ]
+    return replace(table, title="All runs", columns=kept if len(section.rows) > 1 else table.columns)
+
+
+def shown_table(table: ReportTable, answers: Sequence[str] = ()) -> dict[str, Any]:
+    """Return a table as the template and the page's script take it.
+
+    Its numbered notes are told from its legend, in which nothing stands that is an answer.
+    """
+    said = {small(answer) for answer in answers}
+    lines = [line for line in table.legend if small(line) not in said]
+    notes = [line for line in lines if _NUMBERED.match(line)]
+    return {"notes": notes, "legend": [line for line in lines if line not in notes], **table_data(table)}
 
 
 def _pictures(section: ReportSection) -> Iterator[dict[str, str]]:
@@ -136,7 +153,7 @@ def _small(picture: str) -> str:
     """Return an SVG for a URL, without what nobody sees: comments, metadata, places beyond a tenth of a point."""
     seen = re.sub(r"(?s)<!--.*?-->|<metadata>.*?</metadata>|<\?xml.*?\?>|<!DOCTYPE.*?>", "", picture)
     rounded = re.sub(r"(?<=\d)(\.\d)\d+", r"\1", re.sub(r"\s+", " ", seen))
-    return quote(rounded.replace('"', "'"), safe=" /:;=?!,()'@$*+&-._~")
+    return quote(rounded, safe=" /:;=?!,()'@$*+&-._~")
 
 
 def _safe(content: dict[str, Any]) -> dict[str, Any]:

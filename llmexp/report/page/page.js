@@ -46,14 +46,17 @@
     });
   }
 
-  function cellOf(text, isLeft, isCopied, isFirst) {
-    const style = { class: isLeft ? "left" : text.length < 32 ? "number" : "words", ...(isFirst ? { scope: "row" } : {}) };
-    const cell = made(isFirst ? "th" : "td", isCopied ? undefined : text, style);
+  function cellOf(text, isLeft, isCopied, isName) {
+    const style = { class: isLeft ? "left" : text.length < 32 ? "number" : "words", ...(isName ? { scope: "row" } : {}) };
+    const cell = made(isName ? "th" : "td", isCopied ? undefined : text, style);
     if (isCopied) cell.append(made("code", text), " ", made("button", "Copy", { type: "button", class: "copy" }));
     return cell;
   }
 
   function table(host, found) {
+    // The first words that tell rows apart name them.
+    const named = found.headers.findIndex((header, column) =>
+      found.left[column] && header !== found.copied && new Set(found.rows.map((row) => row[column])).size > 1);
     let shown = found.rows, sorted = { column: -1, down: false }, pieces = 1, filter = "";
     const body = made("tbody"), said = made("span", "", { role: "status" });
     const more = made("button", "Show more", { type: "button", class: "more" });
@@ -79,9 +82,9 @@
     function paint() {
       const part = shown.slice(0, pieces * PIECE);
       body.replaceChildren(...part.map((row) => {
-        const line = made("tr"), isNamed = found.left[0] && found.headers[0] !== found.copied;
+        const line = made("tr");
         line.append(...row.map((cell, column) =>
-          cellOf(cell, found.left[column], found.headers[column] === found.copied, isNamed && column === 0)));
+          cellOf(cell, found.left[column], found.headers[column] === found.copied, column === named)));
         return line;
       }));
       more.hidden = part.length === shown.length;

@@ -72,11 +72,9 @@ class ServingSection(ReportSection):
 
     @property
     def answers(self) -> list[str]:
-        """The fastest, and up to which rate each server keeps up."""
-        return [
-            *super().answers,
-            *(f"{line[:1].upper()}{line[1:]}." for line in saturation_lines(self.rows, self.label)),
-        ]
+        """The fastest, and where each server saturates; the table of loads says why one was not judged."""
+        told = [line for line in saturation_lines(self.rows, self.label) if not line.startswith("?")]
+        return [*super().answers, *(f"{line[:1].upper()}{line[1:]}." for line in told)]
 
     @property
     def charts(self) -> Sequence[Chart]:

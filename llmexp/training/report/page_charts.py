@@ -153,22 +153,20 @@ def _losses(section: TrainingSection) -> Iterator[Chart]:
     if section.converged:
         share = f"Mean over the last {SMOOTHED_SHARE:.0%} of the tokens up to each step."
         found = [
-            (_marked(one.label, one.row), list(one.curve.tokens), list(one.curve.seconds), one.curve.smoothed)
+            (one.row, one.label, list(one.curve.tokens), list(one.curve.seconds), one.curve.smoothed)
             for one in list(section.converged.values())[:MOST_LINES]
         ]
     else:
         share = "Of the first repeat, mean over ranks, warm-up included."
         measured = [row for row in section.rows if row.rate]
         found = [
-            (_marked(section.named(row), row), *curve)
-            for row in measured[:MOST_LINES]
-            if (curve := _raw_curve(row)) is not None
+            (row, section.named(row), *curve) for row in measured[:MOST_LINES] if (curve := _raw_curve(row)) is not None
         ]
         share += f" The first {MOST_LINES} of {len(measured)} runs." * (len(measured) > MOST_LINES)
     if found:
-        tokens, same = drawn_once([ChartTrace(name, x, y, mode="lines") for name, x, _, y in found])
+        tokens, same = drawn_once([ChartTrace(name, x, y, mode="lines") for _, name, x, _, y in found])
         yield Chart("Loss over tokens", "tokens trained on", "loss", tokens, f"{share} {same}".strip(), from_zero=False)
-        seconds = [ChartTrace(name, x, y, mode="lines") for name, _, x, y in found]
+        seconds = [ChartTrace(_marked(name, row), x, y, mode="lines") for row, name, _, x, y in found]
         yield Chart("Loss over time", "seconds of steps", "loss", seconds, share, from_zero=False)
 
 

@@ -15,7 +15,7 @@ def test_the_caption_explains_whiskers_and_signs_only_where_there_are_some():
     plain = ChartTrace("F", [1], [2.0])
     marked = ChartTrace("F", [1], [2.0], (), [(1.0, 3.0)], labels=["R !"])
     assert Chart("a", "x", "y", [plain], "Read it.").caption == "Read it."
-    assert Chart("a", "x", "y", [marked]).caption == f"{INTERVALS} ! marks unstable measurements."
+    assert Chart("a", "x", "y", [marked]).caption == f"{INTERVALS} ! marks an unstable measurement."
     assert "?" in Chart("a", "x", "y", [ChartTrace("F ?", [1], [2.0])]).caption
 
 

@@ -11,6 +11,7 @@ from served_requests import answer, served_row, serving_plan
 from llmexp.record.result import Stability
 from llmexp.report.page.chart import Chart
 from llmexp.serving.report.interactivity import TOKENS
+from llmexp.serving.report.loads import loads_of
 from llmexp.serving.report.section import ServingSection
 
 
@@ -39,8 +40,8 @@ def test_a_point_a_load_and_a_line_a_server(tmp_path: Path) -> None:
     trace = chart.traces[0]
     assert list(trace.labels) == ["max", "2/s"]  # from the slowest user on
     assert list(trace.x) == pytest.approx([3 / 2, 3 / 1], rel=1e-5)
-    metrics = {point.params["rate"]: point.metrics for point in section.rows[0].result.points}
-    assert list(trace.y) == [metrics[rate][TOKENS].mean for rate in ("max", 2.0)]
+    by_name = {load.name: load for load in loads_of(section.rows)}
+    assert list(trace.y) == [by_name[name].mean(TOKENS) for name in trace.labels]
 
 
 def test_the_spread_of_repeats_is_an_interval_and_a_doubt_a_sign(tmp_path: Path) -> None:
