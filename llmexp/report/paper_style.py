@@ -20,9 +20,9 @@ WIDTH_INCH, PLOT_HEIGHT_INCH = 3.3, 2.2
 ROW_INCH, AROUND_BARS_INCH, LEGEND_INCH = 0.16, 0.5, 0.14
 FONT_POINTS, SMALL_POINTS = 8, 7
 DOTS_PER_INCH = 600
-# Okabe and Ito's colors, from dark to light as far as they go, so that neighbors differ in gray too.
+# Okabe and Ito's colors; lines differ in dashes and marks too, and bars in hatches alone.
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#000000")
-HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "++++")
+FILL, HATCHES = "#b3d1e8", ("", "////", "....", "xxxx", "\\\\\\\\", "++++")
 DASHES, MARKERS = ("-", "--", ":", "-.", (0, (6, 1))), "osD^vP"
 STYLE: dict[str, Any] = {
     "font.family": "serif",
@@ -34,6 +34,8 @@ STYLE: dict[str, Any] = {
     "ytick.labelsize": SMALL_POINTS,
     "axes.linewidth": 0.6,
     "hatch.linewidth": 0.5,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
     "pdf.fonttype": 42,  # TrueType: publishers refuse Type 3
     "svg.fonttype": "path",
 }
@@ -97,17 +99,14 @@ def _draw_bars(axes: Axes, chart: Chart) -> None:
     widest = max((high for trace in chart.traces for high in _reaches(trace)), default=1.0)
     for number, trace in enumerate(rows):
         places = [row - 0.4 + (number + 0.5) * height for row in range(len(names))]
-        color = COLORS[number % len(COLORS)]
-        look: dict[str, Any] = {"color": color}
-        if number:
-            look = {"facecolor": "white", "edgecolor": color, "hatch": HATCHES[number % len(HATCHES)]}
+        look: dict[str, Any] = {"facecolor": "white" if number else FILL, "hatch": HATCHES[number % len(HATCHES)]}
         values = [value or 0.0 for value in trace.y]
-        axes.barh(places, values, height=0.9 * height, linewidth=0.6, label=trace.name, **look)
+        axes.barh(places, values, 0.9 * height, edgecolor="black", linewidth=0.5, label=trace.name, **look)
         known = [(place, *ends) for place, ends in zip(places, trace.intervals, strict=False) if ends]
         if known:
             axes.hlines(*zip(*known, strict=True), color="black", linewidth=0.9)
         for place, words, reach in zip(places, _labels(trace), _furthest(chart, trace), strict=True):
-            axes.annotate(words, (reach, place), (3, 0), textcoords="offset points", va="center", fontsize=SMALL_POINTS)
+            axes.annotate(words, (reach, place), (5, 0), textcoords="offset points", va="center", fontsize=SMALL_POINTS)
     for trace in chart.traces:
         if trace.mode != "bars":
             printed = [(value, row) for row, value in enumerate(trace.y) if value is not None]
@@ -117,6 +116,7 @@ def _draw_bars(axes: Axes, chart: Chart) -> None:
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_xlim(0, 1.22 * widest)
     axes.set_xlabel(chart.y_label)
+    axes.xaxis.set_major_formatter("{x:,g}")
 
 
 def _reaches(trace: ChartTrace) -> list[float]:
@@ -151,6 +151,8 @@ def _draw_plot(axes: Axes, chart: Chart) -> None:
     axes.set_axisbelow(True)
     axes.set_xlabel(chart.x_label)
     axes.set_ylabel(chart.y_label)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter("{x:,g}")
     if chart.from_zero:
         axes.set_ylim(bottom=0)
 

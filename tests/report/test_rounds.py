@@ -81,15 +81,15 @@ def test_each_repeat_has_its_rate_and_the_cores_that_others_took(interleaved):
 
 def test_runs_on_a_shared_host_are_judged_by_their_rounds(interleaved):
     answer = said(interleaved("Naive", NAIVE, 0), interleaved("F", SLOW, 1))
-    assert "Naive trains tiny at 878 tokens/s, round by round 2.00 times F: the fastest" in answer
-    assert "\nSlower: F." in answer
+    assert "Naive trains tiny at 878 tokens/s, round by round 2.00 times F: it is the fastest" in answer
+    assert "Significantly slower: F." in answer
     assert "where they met both runs alike, repeats of the same round are compared" in answer
     assert "Round by round, as others shared the host, slower than Naive: F." in answer
 
 
 def test_they_are_not_judged_where_others_took_more_from_one_of_them(interleaved):
     answer = said(interleaved("Naive", NAIVE, 0), interleaved("F", SLOW, 1, taken=1.6))
-    assert "Lower, but not compared, as their measurement or that of the first is unstable: F." in answer
+    assert "Lower, but not judged, because their measurement or that of the first is unstable: F." in answer
     assert "times F" not in answer
     assert "No method is compared with Naive" in answer
 

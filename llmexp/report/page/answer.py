@@ -49,11 +49,11 @@ def answers(rows: Sequence[Row], label: Label, odd: Mapping[Path, str] | None = 
         if not row.is_control:
             groups.setdefault(_competing(row), []).append(row)
     found = [_Group(tuple(group), label, odd or {}) for group in groups.values()]
-    return [line for group in found for line in group.sentences(len(groups) > 1)]
+    return list(dict.fromkeys(line for group in found for line in group.sentences(len(groups) > 1)))
 
 
 def leaders(rows: Sequence[Row], label: Label, odd: Mapping[Path, str] | None = None) -> list[str]:
-    """Return the first sentence on each group with several measured runs: which is fastest, and how certain that is."""
+    """Return the first sentence on each group in which several runs were measured: which is fastest, if that is sure."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         if row.rate and not row.is_control:
@@ -140,7 +140,7 @@ def _judged(other: Row, found: Estimate, confidence: float) -> BesideRow:
 
 
 def _head(said: str, best: Row, others: Sequence[BesideRow], rows: Sequence[Row], label: Label) -> str:
-    """Say how fast the first is, beside the slowest or Naive; it is called the fastest only where that is certain."""
+    """Say how fast the first is, and how much faster than the slowest or than Naive, and whether that is sure."""
     measured = sum(row.rate is not None for row in rows)
     if not others:
         return f"{said}. It is the only one that was measured, so nothing says whether another is faster."
@@ -151,7 +151,7 @@ def _head(said: str, best: Row, others: Sequence[BesideRow], rows: Sequence[Row]
     if len(others) == measured - 1 and all(one.verdict == "slower" for one in others):
         did_not_fit = any(row.state == OOM for row in rows)
         which = "that fits" if did_not_fit else f"of the {measured} that were measured to their end"
-        return f"{said}{times}: the fastest {which}."
+        return f"{said}{times}: it is the fastest {which} ({CONFIDENCE:.0%} confidence)."
     return f"{said}{times}: highest mean of {measured}; the lead is not statistically certain."
 
 
@@ -168,11 +168,11 @@ def _others(others: Sequence[BesideRow], label: Label) -> list[str]:
     for one in others:
         found.setdefault(one.verdict, []).append(label(one.row))
     words: dict[Verdict, str] = {
-        "slower": "Slower: {}.",
+        "slower": "Significantly slower: {}.",
         "same": f"Equally fast within {RELEVANT:.0%}: {{}}.",
-        "unknown": "No significant difference: {}.",
-        "single": "Lower in the one process that was measured of each, which does not tell how another would do: {}.",
-        "disturbed": "Lower, but not compared, as their measurement or that of the first is unstable: {}.",
+        "unknown": "No significant difference from it: {}.",
+        "single": "Lower in the one process that was measured of each, which does not say how another would do: {}.",
+        "disturbed": "Lower, but not judged, because their measurement or that of the first is unstable: {}.",
     }
     return [sentence.format(listed(found[verdict])) for verdict, sentence in words.items() if verdict in found]
 
@@ -188,7 +188,7 @@ def _sureness(name: str, best: Row, others: Sequence[BesideRow]) -> list[str]:
             "the share of the cores that was left to it."
         )
     if any(one.verdict in ("slower", "same") for one in others):
-        lines.append(f"These comparisons hold for all pairs at once with {CONFIDENCE:.0%} confidence, by the repeats.")
+        lines.append(f"Intervals are by the repeats, and hold for all pairs at once with {CONFIDENCE:.0%} confidence.")
     return lines
 
 

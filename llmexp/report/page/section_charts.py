@@ -24,7 +24,7 @@ def section_charts(section: ReportSection) -> list[Chart]:
 def bar_charts(section: ReportSection) -> list[Chart]:
     """Return the panels that have a value as charts."""
     shown = replace(section, rows=section.rows[:MOST_BARS])
-    names = [shown.label(row) for row in shown.rows]
+    names = [shown.named(row) for row in shown.rows]
     panels = [bars for bars in shown.panels if any(value is not None for value in bars.ours)] if shown.rows else []
     note = f"The first {MOST_BARS} of {len(section.rows)} runs." * (len(section.rows) > MOST_BARS)
     return [replace(bars_chart(bars, names, shown.marks), note=note) for bars in panels]

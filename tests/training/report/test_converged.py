@@ -134,6 +134,7 @@ def test_a_line_a_run_over_tokens_and_over_time(trained, figures, tmp_path):
     assert list(tokens.lines[0].get_ydata())[:4] == [5.0, 4.5, 3.5, 2.5]
     told = [text.get_text() for text in figures[-1].legends[0].texts]
     assert told == ["Naive: 2.000 (baseline, dotted)", "F: 2.000", "R: diverged at step 10"]
+    assert tokens.get_title(loc="left") == "coincide: Naive, F"
 
 
 def test_a_run_that_explodes_leaves_the_others_to_be_seen(trained, figures, tmp_path):

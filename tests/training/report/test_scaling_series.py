@@ -4,6 +4,7 @@ import io
 import pytest
 from matplotlib.image import imread
 
+from llmexp.record.result import Metric, Stability
 from llmexp.report.plots import draw_report
 from llmexp.report.table import build_report
 from llmexp.report.text import comma_separated
@@ -102,3 +103,21 @@ def test_a_line_a_series_over_ranks(scaled, figures, tmp_path):
     assert list(share.lines[0].get_ydata()) == pytest.approx([100, 90, 80])
     told = [text.get_text() for text in figures[-1].legends[0].texts]
     assert [words.partition(":")[0] for words in told] == ["weak", "strong"]
+
+
+def test_points_have_the_intervals_and_signs_of_their_runs(make_run, figures, tmp_path):
+    bad = Stability(verdict="unstable", reasons=["noise: wide"])
+    rates = {ranks: Metric(mean=100.0 * ranks, std_between_repeats=3.0, n=3) for ranks in (1, 2)}
+    runs = [
+        make_run(metrics={"tokens_per_s": rate}, parallelism__dp=ranks, stability=bad if ranks == 2 else None)
+        for ranks, rate in rates.items()
+    ]
+    section = build_report(runs).sections[0]
+    draw_report(build_report(runs), tmp_path / "report.png")
+    speed, share = figures[-1].axes
+    assert [len(axes.collections[0].get_segments()) for axes in (speed, share)] == [2, 1]
+    assert [text.get_text() for axes in (speed, share) for text in axes.texts] == ["!", "!"]
+    chart = next(chart for chart in section.charts if chart.name == "scaling_efficiency_over_ranks")
+    assert list(chart.traces[0].labels) == ["", "!"]
+    assert chart.traces[0].intervals[0] is None
+    assert chart.traces[0].intervals[1][0] < 100 < chart.traces[0].intervals[1][1]
