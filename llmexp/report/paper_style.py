@@ -62,7 +62,7 @@ def draw_chart(chart: Chart, path: Path) -> DrawnFigure:
         axes = figure.subplots()
         axes.spines[["top", "right"]].set_visible(False)
         (_draw_bars if chart.has_bars else _draw_plot)(axes, chart)
-        if len(chart.traces) > 1:
+        if chart.has_legend:
             figure.legend(loc="outside lower center", ncols=_legend_columns(chart), frameon=False)
         _label_points(figure, axes, chart)
         save(figure, path)
@@ -70,7 +70,7 @@ def draw_chart(chart: Chart, path: Path) -> DrawnFigure:
 
 
 def _height(chart: Chart) -> float:
-    legend = LEGEND_INCH * -(-len(chart.traces) // _legend_columns(chart)) if len(chart.traces) > 1 else 0.0
+    legend = LEGEND_INCH * -(-len(chart.traces) // _legend_columns(chart)) if chart.has_legend else 0.0
     if not chart.has_bars:
         return PLOT_HEIGHT_INCH + legend
     rows = _of_bars(chart)

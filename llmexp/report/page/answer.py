@@ -53,7 +53,7 @@ def answers(rows: Sequence[Row], label: Label, odd: Mapping[Path, str] | None = 
 
 
 def leaders(rows: Sequence[Row], label: Label, odd: Mapping[Path, str] | None = None) -> list[str]:
-    """Return the first sentence on each group in which several runs were measured: which is fastest, if that is sure."""
+    """Return the first sentence on each group with several measured runs: which is fastest, and if that is sure."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         if row.rate and not row.is_control:

@@ -89,6 +89,11 @@ class Chart:
         return any(trace.mode == "bars" for trace in self.traces)
 
     @property
+    def has_legend(self) -> bool:
+        """Tell whether traces are told apart by their names, or the only one has the sign of its run there."""
+        return len(self.traces) > 1 or any(self.traces[0].name.endswith(f" {sign}") for sign in SIGNS)
+
+    @property
     def name(self) -> str:
         """The name of the chart's file, from its title."""
         return "_".join(re.findall(r"\w+", re.split("[(:]", self.title.lower())[0]))

@@ -20,7 +20,7 @@ MOST_NAMED = 24
 
 def drawing(chart: Chart) -> str:
     """Return the markup of a chart, with its legend where it has several lines."""
-    legend = _legend(chart.traces, chart.has_bars) if len(chart.traces) > 1 else ""
+    legend = _legend(chart.traces, chart.has_bars) if chart.has_legend else ""
     return legend + (_bars(chart) if chart.has_bars else _plot(chart))
 
 

@@ -14,11 +14,11 @@ MOST_BARS = 100
 def section_charts(section: ReportSection) -> list[Chart]:
     """Return the charts, of which the first answers the section's question.
 
-    A single run has no bars to compare, so that its own charts come first. Bars other than those of the rate are in
-    the section's charts where there are some.
+    A single run has no bars to compare, and bars other than those of the rate are in the section's own charts, where
+    there are some.
     """
     bars, own = bar_charts(section), list(section.charts)
-    return [*own, *bars] if len(section.rows) == 1 else [*bars[:1], *(own or bars[1:])]
+    return own if own and len(section.rows) == 1 else [*bars[:1], *(own or bars[1:])]
 
 
 def bar_charts(section: ReportSection) -> list[Chart]:

@@ -52,3 +52,8 @@ def test_a_chart_comes_back_from_its_values():
     assert again.caption == chart.caption
     assert again.name == "loss"
     assert list(again.traces[0].y) == [2.0, None]
+
+
+def test_a_single_line_is_named_where_its_run_has_a_sign():
+    assert Chart("a", "x", "y", [ChartTrace("F !", [1], [2.0])]).has_legend
+    assert not Chart("a", "x", "y", [ChartTrace("F", [1], [2.0])]).has_legend
