@@ -151,8 +151,13 @@ def _draw_plot(axes: Axes, chart: Chart) -> None:
     axes.set_axisbelow(True)
     axes.set_xlabel(chart.x_label)
     axes.set_ylabel(chart.y_label)
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter("{x:,g}")
+    for axis, is_log in ((axes.xaxis, chart.log_x), (axes.yaxis, chart.log_y)):
+        if not is_log:
+            axis.set_major_formatter("{x:,g}")
+    if chart.log_x:
+        axes.set_xscale("log", base=2)
+    if chart.log_y:
+        axes.set_yscale("log")
     if chart.from_zero:
         axes.set_ylim(bottom=0)
 

@@ -159,7 +159,7 @@ def main(args: Namespace) -> int:
     if args.figure:
         _draw(table, args.figure, args.style)
     if args.html or args.open:
-        write_page(page(table), f"{len(table.rows)} runs", args.html, args.open)
+        write_page(page(table), f"{len(table.rows)} run{'s' * (len(table.rows) != 1)}", args.html, args.open)
     return 0
 
 

@@ -28,7 +28,9 @@ Line = list[tuple[float, ResultPoint]]
 
 
 @dataclass(frozen=True)
-class _Picture:
+class FamilyCurves:
+    """The lines of a family over one of its sizes, by name."""
+
     family: Family[Any]
     curves: Curves
     lines: dict[str, Line]
@@ -37,14 +39,15 @@ class _Picture:
 def draw_curves(section: ReportSection, path: Path) -> list[Path]:
     """Draw a picture for each family with lines of three sizes or more, named after `path`; return the paths."""
     written = []
-    for found in _pictures(section):
+    for found in curves_of(section):
         place = path.with_name(f"{path.stem}_{found.family.name}{path.suffix}")
         _draw(found, section.title, place)
         written.append(place)
     return written
 
 
-def _pictures(section: ReportSection) -> Iterator[_Picture]:
+def curves_of(section: ReportSection) -> Iterator[FamilyCurves]:
+    """Yield the families with lines of three sizes or more."""
     for family in families():
         if not family.curves:
             continue
@@ -55,7 +58,7 @@ def _pictures(section: ReportSection) -> Iterator[_Picture]:
                 label = f"{label} {doubt_sign(row)}".rstrip()
                 lines[label] = line
         if lines:
-            yield _Picture(family, family.curves, lines)
+            yield FamilyCurves(family, family.curves, lines)
 
 
 def _lines(row: Row, family: str, size: str) -> Iterator[tuple[str, Line]]:
@@ -75,7 +78,7 @@ def _name(params: dict[str, object], family: str) -> str:
     return " ".join(words + [f"{name}={value}" for name, value in params.items() if name not in ("kind", "dtype")])
 
 
-def _draw(found: _Picture, title: str, path: Path) -> None:
+def _draw(found: FamilyCurves, title: str, path: Path) -> None:
     size, panels = found.curves.size, found.curves.quantities
     figure = new_figure(5.2 * len(panels), 4.2 + 0.17 * len(found.lines) / 2, f"{title}\n{found.family.title}")
     for axes, name in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
@@ -84,7 +87,7 @@ def _draw(found: _Picture, title: str, path: Path) -> None:
         for number, (label, line) in enumerate(found.lines.items()):
             draw_curve(
                 axes,
-                [_point(x, point, name, divisor) for x, point in line],
+                [curve_point(x, point, name, divisor) for x, point in line],
                 COLORS[number % len(COLORS)],
                 marker=MARKERS[number // len(COLORS) % len(MARKERS)],
                 markersize=3.5,
@@ -99,7 +102,7 @@ def _draw(found: _Picture, title: str, path: Path) -> None:
     save(figure, path)
 
 
-def _scale(axes: Axes, size: str, found: _Picture) -> None:
+def _scale(axes: Axes, size: str, found: FamilyCurves) -> None:
     axes.set_xscale("log", base=2)
     if size != "bytes":
         axes.set_ylim(bottom=0)
@@ -112,7 +115,8 @@ def _scale(axes: Axes, size: str, found: _Picture) -> None:
     axes.minorticks_off()
 
 
-def _point(x: float, point: ResultPoint, name: str, divisor: float) -> CurvePoint:
+def curve_point(x: float, point: ResultPoint, name: str, divisor: float) -> CurvePoint:
+    """Return a quantity of a point in the unit of the heading, with its interval by the repeats."""
     metric = point.metrics[name]
     assert metric
     return CurvePoint(x, metric.mean / divisor, mean_interval(metric, 1 / divisor))

@@ -12,6 +12,7 @@ from llmexp.micro.families.base import Bar
 from llmexp.micro.limits import HighestRate, cache_bytes
 from llmexp.micro.plan.micro_plan import TIMES_CACHE
 from llmexp.micro.report.curves import draw_curves
+from llmexp.micro.report.page_charts import micro_charts
 from llmexp.micro.report.tables import point_tables
 from llmexp.micro.report.units import in_bytes, prefix_of
 from llmexp.record.digits import rounded
@@ -20,6 +21,7 @@ from llmexp.registry import families
 from llmexp.report.columns import Bars, Column, ReportTable
 from llmexp.report.legend import how_measured, legend_of_runs, legend_of_signs
 from llmexp.report.notes import ending_note, mark
+from llmexp.report.page.chart import Chart
 from llmexp.report.row import Row
 from llmexp.report.section import ReportSection
 from llmexp.report.signs import doubt_sign
@@ -97,6 +99,16 @@ class MicroSection(ReportSection):
             ["" if row.state == RunStatus.SUCCESS else row.state for row in self.rows],
             [f" {sign}" if (sign := doubt_sign(row)) else "" for row in self.rows],
         )
+
+    @property
+    def charts(self) -> Sequence[Chart]:
+        """The curves over sizes."""
+        return list(micro_charts(self))
+
+    @property
+    def drawn_as_charts(self) -> Sequence[str]:
+        """The pictures of the curves."""
+        return [family.name for family in families()]
 
     def draw_more(self, path: Path) -> list[Path]:
         """Draw the curves over sizes."""

@@ -16,6 +16,8 @@ from llmexp.report.signs import UNKNOWN, UNSTABLE
 Mode = Literal["lines", "markers", "lines+markers", "bars"]
 # A line with more points than this looks the same on a page as one that has them all.
 MOST_POINTS = 240
+# Nobody tells more lines apart.
+MOST_LINES = 12
 INTERVALS = "Whiskers are 95 % intervals by the repeats."
 SIGNS = {UNSTABLE: f"{UNSTABLE} marks an unstable measurement.", UNKNOWN: f"{UNKNOWN} marks unknown stability."}
 
@@ -63,7 +65,8 @@ class ChartTrace:
 class Chart:
     """A chart with its title, the labels of its axes with their units, and a note on how to read it.
 
-    Traces of bars are those of the same categories; other traces of such a chart are marks over the bars.
+    Traces of bars are those of the same categories; other traces of such a chart are marks over the bars. Axes are
+    logarithmic where `log_x` or `log_y` says so.
     """
 
     title: str
@@ -72,6 +75,8 @@ class Chart:
     traces: Sequence[ChartTrace]
     note: str = ""
     from_zero: bool = True
+    log_x: bool = False
+    log_y: bool = False
 
     @classmethod
     def of(cls, found: Mapping[str, Any]) -> Chart:

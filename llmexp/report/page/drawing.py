@@ -102,12 +102,13 @@ def _plot(chart: Chart) -> str:
 
 def _axes(chart: Chart) -> tuple[Axis, Axis]:
     traces = chart.traces
-    points = [(trace.x[place], trace.y[place]) for trace in traces for place in trace.known]
+    points = [(float(trace.x[place]), trace.y[place] or 0.0) for trace in traces for place in trace.known]
     wide = [end for trace in traces for interval in trace.x_intervals if interval for end in interval]
     high = [end for trace in traces for interval in trace.intervals if interval for end in interval]
+    x, y = [*(x for x, _ in points), *wide], [*(y for _, y in points), *high]
     marked = any("markers" in trace.mode for trace in traces)
-    across = Axis.of([*(float(x) for x, _ in points), *wide], 4, from_zero=not marked, padded=marked)
-    return across, Axis.of([*(y for _, y in points if y is not None), *high], 5, chart.from_zero)
+    across = Axis.of_powers(x, 6) if chart.log_x else Axis.of(x, 4, from_zero=not marked, padded=marked)
+    return across, Axis.of_powers(y, 6) if chart.log_y else Axis.of(y, 5, chart.from_zero)
 
 
 def _grid(across: Axis, up: Axis) -> Iterator[str]:

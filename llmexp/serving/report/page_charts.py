@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from llmexp.analysis.inference import mean_interval
 from llmexp.report.columns import Whisker
-from llmexp.report.page.chart import Chart, ChartTrace
+from llmexp.report.page.chart import MOST_LINES, Chart, ChartTrace
 from llmexp.report.row import Row
 from llmexp.report.signs import doubt_sign
 from llmexp.serving.analysis.request_latency import latencies
@@ -14,8 +14,6 @@ from llmexp.serving.report.distributions import PANELS, lines_of
 from llmexp.serving.report.interactivity import TOKENS_LABEL, USER_LABEL, user_speeds
 from llmexp.serving.report.loads import Load, loads_of
 
-# Nobody tells more lines apart.
-MOST_LINES = 12
 Label = Callable[[Row], str]
 
 

@@ -14,7 +14,7 @@ from llmexp.record.digits import rounded
 from llmexp.record.result import ResultPoint
 from llmexp.record.samples import StepSample
 from llmexp.report.columns import Whisker
-from llmexp.report.page.chart import Chart, ChartTrace, Matrix, drawn_once
+from llmexp.report.page.chart import MOST_LINES, Chart, ChartTrace, Matrix, drawn_once
 from llmexp.report.run_plots import steps_of
 from llmexp.report.signs import doubt_sign
 from llmexp.training.convergence import SMOOTHED_SHARE
@@ -26,8 +26,6 @@ from llmexp.training.report.searched_batch import MEMORY, memory_of, over_batche
 if TYPE_CHECKING:
     from llmexp.training.report.section import TrainingSection
 
-# Nobody tells more lines apart, and each run's samples have to be read.
-MOST_LINES = 12
 UNIT = "tokens/s a rank"
 
 

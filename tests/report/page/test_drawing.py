@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
+import pytest
+
 from llmexp.report.page.axis import Axis
 from llmexp.report.page.chart import Chart, ChartTrace
 from llmexp.report.page.drawing import drawing
@@ -64,3 +66,16 @@ def test_axes_end_at_round_numbers_and_shorten_large_ones():
     assert Axis.of([7.0], 5, from_zero=False).numbers
     assert Axis.of([], 5, from_zero=True).numbers
     assert Axis.of([0.0, 0.0], 5, from_zero=True).numbers
+
+
+def test_a_logarithmic_axis_has_powers_of_two_with_their_units():
+    axis = Axis.of_powers([2.0**8, 2.0**22], 7)
+    assert [text for _, text in axis.numbers] == ["256", "1Ki", "4Ki", "16Ki", "64Ki", "256Ki", "1Mi", "4Mi"]
+    assert axis.percent(2.0**15) == pytest.approx(50)
+    assert [text for _, text in Axis.of_powers([0.25, 1.0], 6).numbers] == ["0.25", "0.5", "1"]
+
+
+def test_a_whisker_that_reaches_zero_ends_at_the_begin_of_a_logarithmic_axis():
+    trace = ChartTrace("rates", [1.0, 4.0], [1.0, 2.0], (), [(0.0, 2.0), None])
+    (whisker,) = parsed(Chart("a", "x", "y", [trace], log_x=True, log_y=True)).findall(".//line[@class='error c0']")
+    assert (whisker.get("y1"), whisker.get("x1")) == ("100.00%", "4.55%")
