@@ -150,3 +150,14 @@ def test_of_two_that_disagree_neither_is_the_fastest(trained):
     assert said.endswith(": Naive, F.")
     assert report.leaders == [said]
     assert not [line for line in report.legend if "slower than Naive" in line]
+
+
+def test_of_several_groups_no_sentence_stands_twice(make_run):
+    runs = [
+        make_run(method, metrics=rate(mean, 4, 5), parallelism__dp=ranks)
+        for ranks in (1, 2)
+        for method, mean in (("Naive", 1000), ("F", 2000))
+    ]
+    said = build_report(runs).sections[0].answers
+    assert sum("on cpu" in line for line in said) == 2
+    assert len(set(said)) == len(said)

@@ -10,6 +10,8 @@ from served_requests import answer, served_row, serving_plan
 
 from llmexp.record.result import Stability
 from llmexp.report.page.chart import Chart
+from llmexp.report.page.document import page
+from llmexp.report.table import Report
 from llmexp.serving.report.interactivity import TOKENS
 from llmexp.serving.report.loads import loads_of
 from llmexp.serving.report.section import ServingSection
@@ -70,3 +72,12 @@ def test_distributions_are_charts_of_the_page(tmp_path: Path) -> None:
     assert [list(trace.x) for trace in found.traces] == [[1.0, 1.0], [2.0, 2.0]]
     assert list(found.traces[0].y) == [50.0, 100.0]
     assert set(section.drawn_as_charts) >= {"latencies", "interactivity"}
+
+
+def test_on_the_page_an_answer_stands_once_and_one_table_stands_first(tmp_path: Path) -> None:
+    text = page(Report((section_of(tmp_path, "transformers", "llama_cpp"),)))
+    first = text[: text.index(">Further pictures<")]
+    assert first.count("data-table") == 1
+    assert text.count("aturation of transformers: unknown") == 1
+    assert "?, transformers at 2/s" in text[text.index("Load points".lower()) :]
+    assert "?, transformers at 2/s" not in first
