@@ -11,7 +11,7 @@ import pytest
 def sweep(make_run) -> str:
     """Two runs that were measured; their folder."""
     for method, speed in (("Naive", 1000.0), ("F", 1500.0)):
-        folder = make_run(method, metrics={"tokens_per_s": speed, "training_state_bytes": 1e6})
+        folder = make_run(method, metrics={"tokens_per_s": speed, "training_state_bytes": 1e3 * speed})
     return str(folder.path.parent)
 
 

@@ -11,7 +11,7 @@ from html import escape
 from llmexp.record.digits import rounded
 from llmexp.report.columns import Whisker
 from llmexp.report.page.axis import Axis
-from llmexp.report.page.chart import Chart, ChartTrace
+from llmexp.report.page.chart import MOST_POINTS, Chart, ChartTrace
 
 COLORS, DASHES, MARKERS = 6, 5, 6
 # Names of more points would cover each other; a point tells its name where the pointer rests on it.
@@ -136,9 +136,8 @@ def _trace(trace: ChartTrace, number: int, across: Axis, up: Axis) -> Iterator[s
             low, high = (across.percent(end) for end in interval)
             yield f'<line class="error {color}" x1="{low:.2f}%" x2="{high:.2f}%" y1="{y:.2f}%" y2="{y:.2f}%"/>'
         if "markers" in trace.mode:
-            told = f"{_name(trace, place)}: {rounded(float(trace.x[place]))}, {rounded(trace.y[place] or 0.0)}"
             use = f'<use class="{color}" href="#m{number % MARKERS}" x="{x:.2f}%" y="{y:.2f}%">'
-            yield f"{use}<title>{escape(told)}</title></use>"
+            yield f"{use}{_title(trace, place)}</use>"
 
 
 def _path(trace: ChartTrace, across: Axis, up: Axis) -> str:
@@ -149,6 +148,14 @@ def _path(trace: ChartTrace, across: Axis, up: Axis) -> str:
         parts.append(f"{'L' if place == last + 1 else 'M'}{round(10 * x)} {round(10 * y)}")
         last = place
     return "".join(parts)
+
+
+def _title(trace: ChartTrace, place: int) -> str:
+    """Return what a point tells where the pointer rests on it; of a cloud of points nobody asks for one."""
+    if len(trace.x) > MOST_POINTS:
+        return ""
+    told = f"{_name(trace, place)}: {rounded(float(trace.x[place]))}, {rounded(trace.y[place] or 0.0)}"
+    return f"<title>{escape(told)}</title>"
 
 
 def _name(trace: ChartTrace, place: int) -> str:

@@ -45,7 +45,7 @@ def _pareto(section: TrainingSection) -> Iterator[Chart]:
         return
     unit, divisor = memory_unit(section)
     known = [(row.memory[1] / divisor, _a_rank(row), row) for row in section.rows if row.memory and row.rate]
-    if len(known) < 2:
+    if len({memory for memory, *_ in known}) < 2:  # the bars say the same
         return
     front = pareto_front([(memory, rate) for memory, rate, _ in known])
     every = ChartTrace(

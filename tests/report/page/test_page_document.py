@@ -180,7 +180,7 @@ def test_twenty_runs_with_long_losses_weigh_little(make_run, write_samples):
     runs = []
     for number in range(20):
         rate = Metric(mean=1000.0 + number, std_between_repeats=5.0, n=3)
-        folder = make_run("F", metrics={"tokens_per_s": rate, "training_state_bytes": 1e6}, seed=number)
+        folder = make_run("F", metrics={"tokens_per_s": rate, "training_state_bytes": 1e6 + number}, seed=number)
         write_samples(folder.repeat(0), 0, [(1.0, 5.0 + (number + step) % 7 / 10) for step in range(2000)])
         runs.append(folder)
     text = page(build_report(runs))
@@ -221,3 +221,9 @@ def test_paper_is_light_and_shows_what_is_folded(three):
     printed = styles[styles.index("@media print") :]
     assert "@media screen and (prefers-color-scheme: dark)" in styles
     assert "details::details-content { content-visibility: visible" in printed
+
+
+def test_runs_of_one_memory_have_no_chart_of_it(make_run):
+    metrics = {"tokens_per_s": 1000.0, "training_state_bytes": 1e6}
+    section = build_report([make_run("Naive", metrics=metrics), make_run("F", metrics=metrics)]).sections[0]
+    assert [chart.name for chart in section_charts(section)] == ["tokens_s", "training_state"]
