@@ -178,7 +178,8 @@ def _others(others: Sequence[BesideRow], label: Label) -> list[str]:
 
 
 def _sureness(name: str, best: Row, others: Sequence[BesideRow]) -> list[str]:
-    lines = [f"The figure of {name} is {best.doubt}."] if best.doubt else []
+    verdict = best.doubt.partition(":")[0]
+    lines = [f"The figure of {name} is marked {verdict}; its note says why."] if verdict else []
     if any(one.verdict == "single" for one in others):
         lines.append("measure.repeats=3 tells more.")
     by_rounds = [one for one in others if isinstance(one.estimate, PairedEstimate)]

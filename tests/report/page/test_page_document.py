@@ -130,7 +130,8 @@ def test_doubts_stand_in_words(make_run):
     text = page(report)
     table = next(t for t in Seen(text).data if t["title"] == "How sure each number is")
     assert table["rows"] == [["F", "1", "900 to 1,100", "steps", "unstable"]]
-    assert text.count("unstable: noise: 12 % between steps") == 2  # in the answer, and as the table's note
+    assert text.count("noise: 12 % between steps") == 1
+    assert "The figure of F is marked unstable; its note says why." in text
 
 
 def test_without_charts_the_page_is_small_and_no_runs_are_a_page_too(make_run):
