@@ -10,12 +10,18 @@ from llmexp.schema.section import PositiveFloat, Section
 
 
 class TrackingConfig(Section):
-    """The tracker that results are copied to after each run; the run's folder always has them."""
+    """The tracker that results are copied to; the run's folder always has them."""
 
     name: Literal["mlflow", "none"]
     uri: str | None = None
     experiment: str = "llmexp"
     timeout_s: PositiveFloat = 60.0
+    live: bool | Literal["auto"] = Field(
+        "auto",
+        description=(
+            "write a run's steps while it goes on; auto: where the tracker is a server and the run computes on GPUs"
+        ),
+    )
 
 
 class SweepConfig(Section):

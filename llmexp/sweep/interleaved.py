@@ -134,11 +134,13 @@ class _Run:
 
     def _take_turn(self) -> None:
         from llmexp.launch.run import take_turns
+        from llmexp.record.mlflow import followed
 
         if self._turns is None:
             self._turns = take_turns(with_predicted_skip(self._plan, self._folder), self._folder, "interleaved")
         try:
-            next(self._turns)
+            with followed(self._plan, self._folder):
+                next(self._turns)
         except StopIteration:
             self.release()
             draw_and_record(self._plan, self._folder)

@@ -118,8 +118,11 @@ def remeasure(plan: RunPlan, folder: RunFolder, wanted: Callable[[], bool] = lam
     `wanted` is asked once this process holds the folder; False where it says no.
     """
     from llmexp.launch.run import run_one
+    from llmexp.record.mlflow import followed
 
-    if run_one(plan, folder, wanted) is None:
+    with followed(plan, folder):
+        ended = run_one(plan, folder, wanted)
+    if ended is None:
         return False
     draw_and_record(plan, folder)
     return True

@@ -8,10 +8,14 @@ parents    keeps one parent run for each sweep
 overview   has what is seen first: the columns of the list of runs, and a sweep's best figures
 tracker    finds, writes and removes runs
 lookup     asks a SQLite store for its runs without MLflow
+live       follows runs that go on, in a process of their driver
+follower   is that process
+gained     reads what a run that goes on has gained
 sink       has the entry points: record_runs, sync, record_report, has_report, lacks_report
 ui         serves MLflow's own web page over the same store
 """
 
+from llmexp.record.mlflow.live import followed
 from llmexp.record.mlflow.overview import Overview
 from llmexp.record.mlflow.sink import SyncSummary, has_report, lacks_report, record_report, record_runs, sync
 from llmexp.record.mlflow.store import check_store, resolve_uri
@@ -21,6 +25,7 @@ __all__ = [
     "Overview",
     "SyncSummary",
     "check_store",
+    "followed",
     "has_report",
     "lacks_report",
     "record_report",

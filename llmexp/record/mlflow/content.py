@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 from llmexp.errors import RecordError
 from llmexp.record.folder import GOES_ON, PREVIOUS, TRIALS, RunFolder
+from llmexp.record.mlflow.choices import chosen
 from llmexp.record.mlflow.points import (
     Point,
     Window,
@@ -28,19 +28,18 @@ from llmexp.record.result import RunResult, RunStatus
 from llmexp.record.samples import Sample, read_samples
 
 # Tags by which runs are found again; the plain tags beside them are for people, who may edit them.
-RUN_TAG, SWEEP_TAG, STATUS_TAG, DIGEST_TAG, KIND_TAG = (
+RUN_TAG, SWEEP_TAG, STATUS_TAG, DIGEST_TAG, KIND_TAG, ATTEMPT_TAG = (
     "llmexp.run",
     "llmexp.sweep",
     "llmexp.status",
     "llmexp.digest",
     "llmexp.kind",
+    "llmexp.attempt",
 )
 # Tags that MLflow itself reads.
 PARENT_TAG, COMMIT_TAG = "mlflow.parentRunId", "mlflow.source.git.commit"
 SOURCE = {"mlflow.source.name": "llmexp", "mlflow.source.type": "LOCAL"}
 LONGEST_VALUE = 500
-# Keys that say where and how a run is recorded, or that document a source: they do not change what is measured.
-_NOT_PARAMS = ("tracking", "sweep", "budget", "rerun", "force", "hardware.sources", "model.source")
 # A server refuses or changes other names: '#', '%23' and a line's end stand for something else in its addresses.
 _ARTIFACT_NAME = re.compile(r"[\w.+=@, ()-]+")
 _FINISHED = (RunStatus.SUCCESS, RunStatus.OOM, RunStatus.SKIPPED)
@@ -51,45 +50,45 @@ class UnreadableError(RecordError):
 
 
 class RunContent:
-    """One ended run; it reads the plan at once and the rest when asked.
+    """One run, which has ended or goes on; it reads the plan at once and the rest when asked.
 
     Raises RecordError where the folder is not a run's.
     """
 
-    def __init__(self, folder: RunFolder, state: str, result: RunResult | None) -> None:
-        self.folder, self.state, self._result = folder, RunStatus(state), result
-        self._plan = RunPlan.read(folder.plan_path)
+    def __init__(self, folder: RunFolder, state: str, result: RunResult | None = None) -> None:
+        self.folder, self.state, self._result = folder, state, result
+        self.plan = RunPlan.read(folder.plan_path)
 
     @property
     def name(self) -> str:
         """The model, the method and all other words of what is measured, as any other run may stand beside it there."""
         return name_of(
-            self._plan.name_fields.values(), distinguishing_overrides(self._plan.overrides, self._plan.name_fields)
+            self.plan.name_fields.values(), distinguishing_overrides(self.plan.overrides, self.plan.name_fields)
         )
 
     @property
     def id(self) -> str:
         """The plan's id."""
-        return self._plan.id
+        return self.plan.id
 
     @property
     def sweep(self) -> str:
         """The sweep's name."""
-        return self._plan.config.sweep.name
+        return self.plan.config.sweep.name
 
     @property
     def mlflow_status(self) -> str:
         """MLflow's status: FINISHED where the run gave an answer; the status tag says which one."""
         if self.state in _FINISHED:
             return "FINISHED"
-        return "KILLED" if self.state is RunStatus.KILLED else "FAILED"
+        return "KILLED" if self.state == RunStatus.KILLED else "FAILED"
 
     @cached_property
     def digest(self) -> str:
         """A digest that changes when the run is measured again, ends otherwise, or gets other figures."""
         figures = sorted((path.name, path.stat().st_size) for path in self.folder.figures.glob("*"))
         result = self.folder.result_path.read_bytes() if self._result else b""
-        return hashlib.sha256(result + repr((self.state.value, figures)).encode()).hexdigest()[:16]
+        return hashlib.sha256(result + repr((self.state, figures)).encode()).hexdigest()[:16]
 
     @cached_property
     def window(self) -> Window:
@@ -116,15 +115,15 @@ class RunContent:
     def tags(self) -> dict[str, str]:
         """The tags: the run in words, those by which it is found again, and those that MLflow shows on its page."""
         result = self._result
-        config = self._plan.config
+        config = self.plan.config
         groups = {
             "task": config.task.name,
             "hardware": config.hardware.name,
             "engine": config.engine.name,
             "sweep": config.sweep.name,
         }
-        plain = {"id": self.id, "folder": self.folder.path.name} | self._plan.name_fields | groups
-        plain |= {"status": self.state.value, "reason": self._reason}
+        plain = {"id": self.id, "folder": self.folder.path.name} | self.plan.name_fields | groups
+        plain |= {"status": self.state, "reason": self._reason}
         measured = {"stack": result.stack, "evidence": result.evidence} if result else {}
         if result and result.stability:
             measured |= {
@@ -132,7 +131,7 @@ class RunContent:
                 "stability_reasons": result.stability.words,
             }
             measured |= {"concurrent_runs": _cut("; ".join(result.stability.concurrent_runs))}
-        bookkeeping = {RUN_TAG: self.id, SWEEP_TAG: self.sweep, STATUS_TAG: self.state.value, KIND_TAG: "run"}
+        bookkeeping = {RUN_TAG: self.id, SWEEP_TAG: self.sweep, STATUS_TAG: self.state, KIND_TAG: "run"}
         commit = {COMMIT_TAG: ((self.environment.get("git") or {}).get("llmexp") or {}).get("commit")}
         return {name: value for name, value in (plain | measured | bookkeeping | SOURCE | commit).items() if value}
 
@@ -142,23 +141,22 @@ class RunContent:
         reason = f": {self._reason}" if self._reason else ""
         judged = self._result.stability if self._result else None
         reason += f"\n\n**{judged.verdict}**: {judged.words}" if judged and judged.reasons else ""
-        return f"**{self.state.value}**{reason}\n\nRepeat it with\n\n    {self._plan.rerun_command}\n"
+        return f"**{self.state}**{reason}\n\nRepeat it with\n\n    {self.plan.rerun_command}\n"
 
     @property
     def _reason(self) -> str:
-        return self._result.reason if self._result else "interrupted before its result was written"
+        if self._result:
+            return self._result.reason
+        return "" if self.state in GOES_ON else "interrupted before its result was written"
 
     @property
     def params(self) -> dict[str, str]:
-        """The flattened configuration, the values that the plan derived from it, and what really ran."""
-        values = {
-            key: value
-            for key, value in _flatten(self._plan.config.model_dump(mode="json"))
-            if not key.startswith(_NOT_PARAMS)
-        }
-        values |= {"processes": self._plan.processes, "devices": self._plan.devices} | self._plan.params
-        if self._result:
-            values |= dict(_flatten(self._result.what_ran, "what_ran."))
+        """What identifies the run and what was chosen for it; the whole configuration is among its files.
+
+        They are known before the run starts, and stay the same.
+        """
+        values = chosen(self.plan) | {"world_size": self.plan.processes, "devices": self.plan.devices}
+        values |= self.plan.params
         return {re.sub(r"[^\w\-. /]", "_", key)[:250]: _cut(value) for key, value in values.items()}
 
     @property
@@ -169,10 +167,10 @@ class RunContent:
     def points(self) -> list[Point]:
         """Return all values of all metrics, final ones first, as the run's page lists them; raises UnreadableError."""
         try:
-            samples = sample_points(self.folder, self._plan, self.window)
+            samples = sample_points(self.folder, self.plan, self.window)
             beside = [point for path in self.folder.systems() for point in system_points(path, self.window)]
             profiled = breakdown_points(self.folder, self.window)
-            series = series_points(self.folder, self._plan, self.window)
+            series = series_points(self.folder, self.plan, self.window)
             return [*result_points(self._result, self.window), *profiled, *samples, *series, *beside]
         except (OSError, ValueError, TypeError, LookupError, ArithmeticError) as error:
             raise UnreadableError(f"{self.folder.path} is not copied: {error!r}") from None
@@ -193,6 +191,12 @@ class RunContent:
         return sorted(path for path in found if path.relative_to(root).parts[0] not in (PREVIOUS, TRIALS))
 
 
+def attempt_at(folder: RunFolder) -> str:
+    """Return what tells this attempt at a run from earlier and later ones: when it began, and in which process."""
+    first = next(iter(folder.events()), {})
+    return f"{first.get('at', '')} {first.get('pid', '')}".strip()
+
+
 def read(folder: RunFolder) -> RunContent | None:
     """Read an ended run; None where it is planned or still running."""
     result = folder.result()
@@ -205,14 +209,6 @@ def _samples(path: Path) -> list[Sample]:
         return read_samples(path, Sample)
     except ValueError:  # it is reported where the points are read
         return []
-
-
-def _flatten(section: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in section.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flatten(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _cut(value: Any) -> str:

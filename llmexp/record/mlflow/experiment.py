@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
-EXPERIMENT_KIND_TAG = "mlflow.experimentKind"
+# Some versions of MLflow's page go by this tag; that of 3.17 goes by `workflowType` in its address.
+EXPERIMENT_KIND_TAG, KIND = "mlflow.experimentKind", "custom_model_development"
 MOST_PAGES = 10_000
 
 
@@ -87,13 +88,12 @@ class Experiment:
         found = self.client.get_experiment_by_name(name)
         if found is None:
             try:
-                return str(
-                    self.client.create_experiment(
-                        name, self.local_artifacts, {EXPERIMENT_KIND_TAG: "custom_model_development"}
-                    )
-                )
+                tags = {EXPERIMENT_KIND_TAG: KIND}
+                return str(self.client.create_experiment(name, self.local_artifacts, tags))
             except MlflowException:  # perhaps another driver was faster
                 found = self.client.get_experiment_by_name(name)
                 if found is None:
                     raise
+        if EXPERIMENT_KIND_TAG not in found.tags:
+            self.client.set_experiment_tag(found.experiment_id, EXPERIMENT_KIND_TAG, KIND)
         return str(found.experiment_id)

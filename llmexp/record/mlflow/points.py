@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -16,6 +16,8 @@ from llmexp.record.samples import Sample, origin_unix_s, read_samples
 from llmexp.registry import get_task
 
 S = TypeVar("S", bound=Sample)
+# Of a rate over time.
+WINDOW_S = 5
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,7 @@ def breakdown_points(folder: RunFolder, window: Window) -> Iterator[Point]:
 def sample_points(folder: RunFolder, plan: RunPlan, window: Window) -> Iterator[Point]:
     """Yield for each repeat and sample the values of rank 0, and the slowest rank's time and rate.
 
-    Profiled samples are left out. The values that `plan.over_amount` names are yielded once more, with the work done so
-    far in place of the sample's number, so that runs with samples of different size share one axis.
+    Profiled samples are left out.
     """
     kind = get_task(plan.config.task.name).sample_type
     for repeat in folder.repeats():
@@ -58,18 +59,50 @@ def sample_points(folder: RunFolder, plan: RunPlan, window: Window) -> Iterator[
         # In a folder that was copied, the files may be younger than the run.
         origin_s = min(origin_unix_s(next(iter(ranks)), first), window.end_s - first[-1].t_end_s)
         slowest_s = _slowest_s(list(ranks.values()))
+        rates = RateOverTime(repeat.name, plan)
         for sample in _measured(first):
-            at_ms = round(1e3 * (origin_s + sample.t_end_s))
-            for name, value in _values(sample, slowest_s[sample.index], plan):
-                yield Point(f"{repeat.name}/{name}", value, at_ms, sample.index)
-            for name, value in sample.values.items():
-                if name in plan.over_amount:
-                    yield Point(
-                        f"{repeat.name}/{name}_over_{plan.rate.partition('_per_')[0]}",
-                        value,
-                        at_ms,
-                        round((sample.index + 1) * plan.amount),
-                    )
+            at_s = origin_s + sample.t_end_s if sample.at_s is None else sample.at_s
+            yield from step_points(sample, slowest_s[sample.index], at_s, repeat.name, plan)
+            yield from rates.add(sample, at_s)
+
+
+def step_points(sample: Sample, slowest_s: float, at_s: float, repeat: str, plan: RunPlan) -> Iterator[Point]:
+    """Yield what one sample of rank 0 has, at the Unix time of its end.
+
+    The values that `plan.over_amount` names are yielded once more, with the work done so far in place of the sample's
+    number, so that runs with samples of different size share one axis.
+    """
+    at_ms = round(1e3 * at_s)
+    for name, value in _values(sample, slowest_s, plan):
+        yield Point(f"{repeat}/{name}", value, at_ms, sample.index)
+    unit = plan.rate.partition("_per_")[0]
+    for name in plan.over_amount:
+        if name in sample.values:
+            done = round((sample.index + 1) * plan.amount)
+            yield Point(f"{repeat}/{name}_over_{unit}", sample.values[name], at_ms, done)
+
+
+class RateOverTime:
+    """The rate of a repeat, where nobody knows beforehand how much work a sample is, as with requests.
+
+    It has a value for every 5 s: what ended in them, divided by 5.
+    """
+
+    def __init__(self, repeat: str, plan: RunPlan) -> None:
+        self._names = (f"{repeat}/{plan.rate}", f"{repeat}/{plan.sample_name}s_per_s")
+        self._is_told = bool(plan.rate) and not plan.amount
+        self._done, self._windows = (0.0, 0), 0
+
+    def add(self, sample: Sample, at_s: float) -> Iterator[Point]:
+        """Take the next sample, which ended at that Unix time, and yield the rates of the windows that are over."""
+        while self._is_told and sample.t_end_s >= (self._windows + 1) * WINDOW_S:
+            self._windows += 1
+            end_s = self._windows * WINDOW_S
+            at_ms = round(1e3 * (at_s - sample.t_end_s + end_s))
+            for name, done in zip(self._names, self._done, strict=True):
+                yield Point(name, done / WINDOW_S, at_ms, end_s)
+            self._done = (0.0, 0)
+        self._done = (self._done[0] + sample.amount, self._done[1] + 1)
 
 
 def result_points(result: RunResult | None, window: Window) -> Iterator[Point]:
@@ -102,16 +135,21 @@ def system_points(path: Path, window: Window) -> Iterator[Point]:
 
     Where the run has several machines, the node's number is in the prefix.
     """
-    node = path.suffixes[0].removeprefix(".")
-    prefix = f"system/node_{node}" if node.isdigit() else "system"
     during = (sample for sample in read_json_lines(path) if sample["at_s"] >= window.start_s)
     for step, sample in enumerate(during):
-        at_ms = round(1e3 * sample["at_s"])
-        yield from (
-            Point(f"{prefix}/{name}", float(value), at_ms, step)
-            for name, value in sample.items()
-            if name not in ("at_s", "interval_s")
-        )
+        yield from machine_points(path, sample, step)
+
+
+def machine_points(path: Path, sample: Mapping[str, float], step: int) -> Iterator[Point]:
+    """Yield the values of one line of a machine's samples."""
+    node = path.suffixes[0].removeprefix(".")
+    prefix = f"system/node_{node}" if node.isdigit() else "system"
+    at_ms = round(1e3 * sample["at_s"])
+    yield from (
+        Point(f"{prefix}/{name}", float(value), at_ms, step)
+        for name, value in sample.items()
+        if name not in ("at_s", "interval_s")
+    )
 
 
 def series_points(folder: RunFolder, plan: RunPlan, window: Window) -> Iterator[Point]:
@@ -120,10 +158,19 @@ def series_points(folder: RunFolder, plan: RunPlan, window: Window) -> Iterator[
     for repeat in folder.repeats():
         found, samples = list(task.series(repeat)), repeat / "samples.0.jsonl"
         first = read_samples(samples, Sample) if found and samples.exists() else []
-        origin_s = origin_unix_s(samples, first) if first else window.start_s
-        for at_s, name, value in found:
-            at_ms, step = round(1e3 * (origin_s + at_s)), max(0, round(at_s))
-            yield Point(f"{repeat.name}/{name}", value, at_ms, step)
+        origin_s = _origin_unix_s(samples, first) if first else window.start_s
+        yield from (told_point(repeat.name, told, origin_s) for told in found)
+
+
+def told_point(repeat: str, told: tuple[float, str, float], origin_s: float) -> Point:
+    """Return what a task told beside its samples: when, by rank 0's clock, its name and value."""
+    at_s, name, value = told
+    return Point(f"{repeat}/{name}", value, round(1e3 * (origin_s + at_s)), max(0, round(at_s)))
+
+
+def _origin_unix_s(path: Path, samples: list[Sample]) -> float:
+    """Return the Unix time from which a repeat counts, by its first sample where that says its time."""
+    return origin_unix_s(path, samples if samples[0].at_s is None else samples[:1])
 
 
 def _measured(samples: list[S]) -> list[S]:

@@ -6,8 +6,7 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,13 +16,11 @@ from llmexp.record.folder import RunFolder
 from llmexp.record.mlflow.content import UnreadableError, read
 from llmexp.record.mlflow.lookup import Known, known_runs, reported
 from llmexp.record.mlflow.overview import Overview
-from llmexp.record.mlflow.store import check_store, database_path, only_writer, resolve_uri
-from llmexp.record.mlflow.tracker import Tracker
-from llmexp.record.redact import redact
+from llmexp.record.mlflow.store import check_store, database_path, resolve_uri
+from llmexp.record.mlflow.tracker import Tracker, opened
 from llmexp.schema import TrackingConfig
 
 OUTPUTS = Path("outputs")
-LONGEST_REASON = 200
 # From this number of runs on, looking up the whole sweep in MLflow costs less than looking up each run.
 MANY = 20
 _gave_up = threading.Event()
@@ -74,7 +71,7 @@ def record_report(files: Sequence[Path], digest: str, overview: Overview, tracki
     sweep = files[0].parent if files else OUTPUTS
 
     def log(deadline_s: float) -> None:
-        with _tracker(tracking, sweep.parent, deadline_s) as tracker:
+        with opened(tracking, sweep.parent, deadline_s) as tracker:
             tracker.write_report(sweep.name, files, digest, overview)
 
     return bool(files) and tracking.name != "none" and _attempt(log, tracking.timeout_s)
@@ -97,7 +94,7 @@ def _replay(folders: Sequence[RunFolder], tracking: TrackingConfig, deadline_s: 
     summary = SyncSummary(unchanged=len(folders) - len(missing))
     if not missing:
         return summary
-    with _tracker(tracking, _outputs(folders), deadline_s) as tracker:
+    with opened(tracking, _outputs(folders), deadline_s) as tracker:
         for folder in missing:
             _replay_run(folder, tracker, summary, among_many=len(missing) >= MANY)
         tracker.end_sweeps()
@@ -164,17 +161,3 @@ def _attempt(work: Callable[[float], object], timeout_s: float) -> bool:
             file=sys.stderr,
         )
     return not reasons
-
-
-@contextmanager
-def _tracker(tracking: TrackingConfig, outputs: Path, deadline_s: float) -> Iterator[Tracker]:
-    """Open the tracker; every error inside the block is raised as RecordError."""
-    uri = resolve_uri(tracking, outputs)
-    try:
-        with only_writer(uri):
-            yield Tracker(uri, tracking.experiment, deadline_s)
-    except RecordError:
-        raise
-    except Exception as error:  # mlflow passes on whatever its stores, drivers and HTTP raise
-        first_line = (str(error) or type(error).__name__).splitlines()[0]
-        raise RecordError(f"{redact(uri)}: {redact(first_line)[:LONGEST_REASON]}") from error

@@ -6,20 +6,32 @@ import json
 import math
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from llmexp.errors import RecordError
-from llmexp.record.mlflow.content import DIGEST_TAG, KIND_TAG, PARENT_TAG, RUN_TAG, SWEEP_TAG, RunContent
+from llmexp.record.mlflow.content import (
+    ATTEMPT_TAG,
+    DIGEST_TAG,
+    KIND_TAG,
+    PARENT_TAG,
+    RUN_TAG,
+    SWEEP_TAG,
+    RunContent,
+    attempt_at,
+)
 from llmexp.record.mlflow.experiment import Experiment
 from llmexp.record.mlflow.lookup import Recorded, known_runs
 from llmexp.record.mlflow.overview import Overview
 from llmexp.record.mlflow.parents import Parents
 from llmexp.record.mlflow.points import Point
+from llmexp.record.mlflow.store import only_writer, resolve_uri
 from llmexp.record.redact import redact
+from llmexp.schema import TrackingConfig
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -30,6 +42,7 @@ NOTE_TAG = "mlflow.note.content"
 MOST_LOOKS = 10
 PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
 LONGEST_TAG = 8000  # characters, a limit of MLflow's API
+LONGEST_REASON = 200
 _TEXT_SUFFIXES = (".json", ".jsonl", ".txt", ".md", ".csv", ".log", ".diff")
 
 
@@ -41,7 +54,7 @@ class Tracker:
     """
 
     def __init__(self, uri: str, experiment: str, deadline_s: float = math.inf) -> None:
-        self._experiment = Experiment(uri, experiment, deadline_s)
+        self._uri, self._experiment = uri, Experiment(uri, experiment, deadline_s)
         self._parents = Parents(self._experiment)
         self._known = known_runs(self._experiment.database, experiment) if self._experiment.database else None
         self._sweeps: dict[str, dict[str, list[Recorded]]] = {}
@@ -55,7 +68,7 @@ class Tracker:
 
         Where other drivers may write the same run meanwhile, it looks again until there is one copy. Only a driver that
         has seen a complete copy removes the others, so that drivers which overlap do not remove each other's work for
-        ever. Of two complete copies, the older one stays.
+        ever. Of two complete copies, the older one stays. What was begun while the run went on is completed.
         """
         digest, written = content.digest, False
         found = self._find(content.sweep, content.id, among_many)
@@ -64,9 +77,10 @@ class Tracker:
                 return written
             complete = [run for run in found if run.digest == digest][:1]
             if not complete:
-                self._write(content)
+                complete = self._begun(content, found)
+                self._write(content, *complete)
                 written = True
-            if complete or self._experiment.is_ours_alone:
+            if digest in [run.digest for run in complete] or self._experiment.is_ours_alone:
                 for run in found:
                     if run not in complete:
                         self._client.delete_run(run.run_id)
@@ -78,6 +92,26 @@ class Tracker:
         raise RecordError(
             f"the server does not keep what it is given: run {content.id} is not one run after {MOST_LOOKS} looks"
         )
+
+    def begin(self, content: RunContent) -> tuple[str, Collection[str]]:
+        """Return the MLflow id of a run that goes on, and the metrics that it has; it is made where there is none."""
+        attempt = {ATTEMPT_TAG: attempt_at(content.folder)}
+        found = self._experiment.search({SWEEP_TAG: content.sweep, RUN_TAG: content.id} | attempt)
+        if found:
+            return str(found[0].info.run_id), found[0].data.metrics
+        run = self._create(content, attempt)
+        self._log_values(run.run_id, content.params, [])
+        self._experiment.set_tags(run.run_id, {NOTE_TAG: _note(run.run_id, content.note, {})})
+        return str(run.run_id), ()
+
+    def page_of(self, run_id: str) -> str:
+        """Return the address of a run's page where a server shows it; "" for any other store."""
+        at = f"{redact(self._uri).rstrip('/')}/#/experiments/{self._experiment.id}/runs/{run_id}/model-metrics"
+        return at if self._uri.startswith("http") else ""
+
+    def add(self, run_id: str, points: Sequence[Point]) -> None:
+        """Add points to a run that goes on; those that it has already change nothing."""
+        self._log_values(run_id, {}, points)
 
     def end_sweeps(self) -> None:
         """Set the end of each sweep whose runs were written to the end of its last run."""
@@ -121,19 +155,29 @@ class Tracker:
     def _search(self, sweep: str, run_id: str) -> list[Recorded]:
         return [_recorded(run) for run in self._experiment.search({SWEEP_TAG: sweep, RUN_TAG: run_id})]
 
-    def _write(self, content: RunContent) -> None:
-        """Write one run below its sweep's parent, unless another driver removes it.
+    def _begun(self, content: RunContent, found: Sequence[Recorded]) -> list[Recorded]:
+        """Return the run that was begun while this attempt went on, unless it has other parameters, which stay."""
+        attempt = attempt_at(content.folder)
+        begun = [run for run in found if run.attempt == attempt and not run.digest] if attempt else []
+        for run in begun[:1]:
+            kept = self._client.get_run(run.run_id).data.params
+            if kept.items() <= _redacted(content.params).items():
+                return [run]
+        return []
+
+    def _write(self, content: RunContent, begun: Recorded | None = None) -> None:
+        """Write one run below its sweep's parent, or complete the one that was begun, unless another driver removes it.
 
         The digest is written last, so a run without one was interrupted.
         """
         metrics = content.points()  # before anything is written, because the samples may be damaged
-        start_ms, end_ms = round(1e3 * content.window.start_s), round(1e3 * content.window.end_s)
-        parent = self._parents.of(content.sweep, start_ms)
-        tags = {name: value[:LONGEST_TAG] for name, value in _redacted(content.tags).items()} | {PARENT_TAG: parent}
-        run = self._client.create_run(self._experiment.id, start_ms, tags, run_name=redact(content.name)).info
+        end_ms = round(1e3 * content.window.end_s)
+        run = self._create(content) if begun is None else self._client.get_run(begun.run_id).info
         self._parents.has_run_until(content.sweep, end_ms)
 
         def fill() -> None:
+            if begun:
+                self._experiment.set_tags(run.run_id, self._tags(content))
             self._log_values(run.run_id, content.params, metrics)
             files = {path.relative_to(content.folder.path).as_posix(): path for path in content.files()}
             self._log_files(run, files)
@@ -144,6 +188,14 @@ class Tracker:
             )
 
         self._experiment.unless_removed(run.run_id, fill)
+
+    def _create(self, content: RunContent, more: Mapping[str, str] | None = None) -> RunInfo:
+        start_ms, tags = round(1e3 * content.window.start_s), self._tags(content) | dict(more or {})
+        return self._client.create_run(self._experiment.id, start_ms, tags, run_name=redact(content.name)).info
+
+    def _tags(self, content: RunContent) -> dict[str, str]:
+        parent = self._parents.of(content.sweep, round(1e3 * content.window.start_s))
+        return {name: value[:LONGEST_TAG] for name, value in _redacted(content.tags).items()} | {PARENT_TAG: parent}
 
     def _log_files(self, run: RunInfo, files: Mapping[str, Path]) -> None:
         """Copy files to artifacts of the given names, with secrets in texts hidden."""
@@ -179,8 +231,23 @@ class Tracker:
         self._client.log_batch(run_id, metrics, [Param(name, value) for name, value in _redacted(params).items()])
 
 
+@contextmanager
+def opened(tracking: TrackingConfig, outputs: Path, deadline_s: float) -> Iterator[Tracker]:
+    """Open the tracker; every error inside the block is raised as RecordError."""
+    uri = resolve_uri(tracking, outputs)
+    try:
+        with only_writer(uri):
+            yield Tracker(uri, tracking.experiment, deadline_s)
+    except RecordError:
+        raise
+    except Exception as error:  # mlflow passes on whatever its stores, drivers and HTTP raise
+        first_line = (str(error) or type(error).__name__).splitlines()[0]
+        raise RecordError(f"{redact(uri)}: {redact(first_line)[:LONGEST_REASON]}") from error
+
+
 def _recorded(run: Run) -> Recorded:
-    return Recorded(run.info.run_id, run.data.tags.get(DIGEST_TAG))
+    tags = run.data.tags
+    return Recorded(run.info.run_id, tags.get(DIGEST_TAG), tags.get(ATTEMPT_TAG))
 
 
 def _redacted(values: Mapping[str, str]) -> Mapping[str, str]:

@@ -16,7 +16,7 @@ import tempfile
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,13 +25,13 @@ from llmexp.machine.standstill import StandstillWatch
 from llmexp.record.mlflow import door
 from llmexp.record.mlflow.overview import VIEW, VIEW_TAG
 from llmexp.record.mlflow.sink import OUTPUTS
-from llmexp.record.mlflow.store import artifact_root, check_store, database_path, resolve_uri
+from llmexp.record.mlflow.store import artifact_root, check_store, connect, database_path, resolve_uri
 from llmexp.record.process import die_with_parent
 from llmexp.record.redact import redact
 from llmexp.schema import TrackingConfig
 
 HOST = "127.0.0.1"
-_IDLE_S, _ENDS_WITHIN_S, _TRY_EVERY_S = 120.0, 10.0, 0.2
+_IDLE_S, _ENDS_WITHIN_S, _TRY_EVERY_S, _ASKED_S = 120.0, 10.0, 0.2, 5.0
 # Past any proxy that the environment names: no other machine reaches this one's loopback interface.
 _LOCAL = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -44,7 +44,7 @@ def serve_ui(tracking: TrackingConfig, port: int, outputs: Path = OUTPUTS) -> in
     uri = resolve_uri(tracking, outputs)
     check_store(tracking, outputs)
     if uri.startswith("http"):
-        print(f"MLflow is served already: {redact(uri)}")
+        print(f"MLflow is served already: {redact(_page_elsewhere(uri, tracking.experiment))}")
         return 0
     _check_free(port)
     outputs.mkdir(parents=True, exist_ok=True)
@@ -126,9 +126,26 @@ def page_of(port: int, experiment: str, token: str) -> str:
             found = json.load(answer)["experiment"]
     except urllib.error.HTTPError:  # nothing is recorded yet
         return page
-    address = f"{page}#/experiments/{found['experiment_id']}/runs?workflowType=machine_learning"
-    has_view = any(tag["key"] == VIEW_TAG for tag in found.get("tags", ()))
-    return f"{address}&viewStateShareKey={VIEW}" if has_view else address
+    return f"{page}{_runs_of(found['experiment_id'], [tag['key'] for tag in found.get('tags', ())])}"
+
+
+def _page_elsewhere(uri: str, experiment: str) -> str:
+    """Return the address of the same page on a server of one's own; the server's where it does not tell the number."""
+    if importlib.util.find_spec("mlflow") is None:
+        return uri
+    from mlflow.exceptions import MlflowException
+
+    try:
+        found = connect(uri, _ASKED_S).get_experiment_by_name(experiment)
+    except MlflowException:
+        found = None
+    return f"{uri.rstrip('/')}/{_runs_of(found.experiment_id, found.tags)}" if found else uri
+
+
+def _runs_of(experiment_id: str, tags: Container[str]) -> str:
+    """Return the end of the address of an experiment's runs, in the view of its reports where it has one."""
+    address = f"#/experiments/{experiment_id}/runs?workflowType=machine_learning"
+    return f"{address}&viewStateShareKey={VIEW}" if VIEW_TAG in tags else address
 
 
 def _ask(port: int, path: str, token: str) -> Any:

@@ -120,11 +120,13 @@ class TrainingPlan(RunPlan):
 
     @property
     def params(self) -> dict[str, Any]:
-        """The method, degrees, batch and counts, by name."""
+        """The method, degrees above 1, batch, length and counts, by name."""
         counts = ("parameters", "trainable_parameters", "active_parameters", "flops_per_token")
         known = {name: count for name in counts if (count := getattr(self, name)) is not None}
-        degrees = {f"parallelism.{name}": degree for name, degree in self.dims.model_dump().items()}
-        return {"method": self.method, "batch.global": self.batch.global_} | degrees | known
+        degrees = {f"parallelism.{name}": degree for name, degree in self.dims.degrees.items() if degree > 1}
+        batch = {"batch.micro": self.batch.micro, "batch.accumulation": self.batch.accumulation}
+        work = batch | {"batch.global": self.batch.global_, "data.seq_len": self.config.data.seq_len}
+        return {"method": self.method} | work | degrees | known
 
     @property
     def in_result(self) -> dict[str, Any]:

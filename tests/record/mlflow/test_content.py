@@ -1,22 +1,48 @@
+import json
 import os
 
 import pytest
 
 from llmexp.errors import RecordError
+from llmexp.machine.host_load import begin_counting, load
 from llmexp.record.mlflow.content import LONGEST_VALUE, read
+from llmexp.record.plan import RunPlan
 from llmexp.record.writing import write_atomically
 
 
-def test_params_are_flat_and_say_what_ran_but_not_where_it_is_recorded(make_run):
+def test_params_are_few_and_say_what_identifies_the_run(make_run):
     params = read(make_run("F+Z2")).params
-    assert (params["method"], params["data.seq_len"], params["precision.master"], params["processes"]) == (
-        "F+Z2",
-        "350",
-        "fp32",
-        "2",
-    )
-    assert params["what_ran.attention_kernel"] == "aten::_softmax"
-    assert not [name for name in params if name.startswith(("tracking", "sweep"))]
+    groups = {"task": "pretrain", "model": "tiny", "engine": "deepspeed", "hardware": "cpu", "precision": "fp32"}
+    sizes = {"world_size": "2", "batch.micro": "2", "batch.global": "4", "data.seq_len": "350", "parallelism.dp": "2"}
+    assert (groups | sizes | {"method": "F+Z2", "measure": "smoke"}).items() <= params.items()
+    assert len(params) < 30
+    assert not [name for name in params if name.startswith(("tracking", "sweep", "model.", "hardware."))]
+    assert "memory.activation_offload" not in params, "it is as everybody has it"
+
+
+def test_params_have_what_was_typed_and_what_differs_from_defaults(make_run):
+    typed = read(make_run(model__num_layers=1, optimizer__lr=0.5, seed=7)).params
+    assert (typed["model.num_layers"], typed["optimizer.lr"], typed["seed"]) == ("1", "0.5", "7")
+    folder = make_run(memory={"activation_offload": True})
+    plan = RunPlan.read(folder.plan_path)
+    folder.write(folder.plan_path, plan.model_copy(update={"overrides": ["method=Naive"]}))
+    assert read(folder).params["memory.activation_offload"] == "true"
+
+
+def test_the_machines_load_has_the_names_of_mlflows_own_system_metrics(make_run):
+    from mlflow.system_metrics.metrics.cpu_monitor import CPUMonitor
+
+    monitor = CPUMonitor()
+    monitor.collect_metrics()
+    begin_counting()
+    ours = load()
+    assert monitor.metrics.keys() <= ours.keys()
+    shares = {name: value[-1] for name, value in monitor.metrics.items() if name.startswith("system_memory")}
+    assert {name: ours[name] for name in shares} == pytest.approx(shares, rel=0.5)
+    folder = make_run()
+    folder.system_path.write_text(json.dumps({"at_s": 4e9, "gpu_0_utilization_percentage": 97} | ours))
+    names = {point.name for point in read(folder).points()}
+    assert {f"system/{name}" for name in (*monitor.metrics, "gpu_0_utilization_percentage")} <= names
 
 
 def test_the_verdict_is_a_tag_and_stands_in_the_note_and_its_interval_are_metrics(make_run):

@@ -1,11 +1,13 @@
 import math
+from types import SimpleNamespace
 
 import pytest
 
 from llmexp.record.folder import RunFolder
 from llmexp.record.mlflow.content import read
-from llmexp.record.mlflow.points import Point, Window, sample_points, series_points, system_points
+from llmexp.record.mlflow.points import Point, RateOverTime, Window, sample_points, series_points, system_points
 from llmexp.record.plan import RunPlan
+from llmexp.serving.record.requests import RequestSample
 from llmexp.tasks.base import TaskSeries
 
 ALWAYS = Window(0.0, 1e12)
@@ -66,6 +68,25 @@ def test_a_sample_cut_off_by_a_kill_and_a_diverged_loss_are_read(make_run):
     losses = _values(_of_samples(folder), "repeat.0/loss")
     assert list(losses) == list(range(7))
     assert math.isnan(losses[6])
+
+
+def test_requests_have_their_rates_over_time():
+    """Of 5 s each, an empty one too; the last window is not over."""
+    plan = SimpleNamespace(rate="output_tokens_per_s", sample_name="request", amount=0.0)
+    rates = RateOverTime("repeat.0", plan)
+    ends_s = [1.0, 4.9, 5.0, 16.0, 19.0]
+    samples = [_request(index, end_s) for index, end_s in enumerate(ends_s)]
+    points = [point for sample in samples for point in rates.add(sample, 1000.0 + sample.t_end_s)]
+    assert _values(points, "repeat.0/output_tokens_per_s") == {5: 4.0, 10: 2.0, 15: 0.0}
+    assert _values(points, "repeat.0/requests_per_s") == {5: 0.4, 10: 0.2, 15: 0.0}
+    assert [point.at_ms for point in points[::2]] == [1_005_000, 1_010_000, 1_015_000]
+    known = RateOverTime("repeat.0", SimpleNamespace(rate="tokens_per_s", sample_name="step", amount=350.0))
+    assert [point for sample in samples for point in known.add(sample, 0.0)] == []
+
+
+def _request(index: int, end_s: float) -> RequestSample:
+    asked = {"asked_prompt_tokens": 1, "asked_output_tokens": 10, "usage_output_tokens": 10}
+    return RequestSample(index=index, warmup=False, t_start_s=0.0, t_end_s=end_s, **asked)
 
 
 def test_a_repeat_without_samples_has_no_points(make_run):

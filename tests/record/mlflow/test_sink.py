@@ -40,10 +40,10 @@ def test_a_run_and_its_sweep_are_recorded_with_everything_in_its_folder(make_run
     assert expected.items() <= run.data.tags.items()
     assert run.data.tags["id"] == run.data.tags["llmexp.run"] == folder.result().id
     assert (
-        run.data.params["model.hidden_size"],
+        run.data.params["model"],
         run.data.params["parallelism.dp"],
         run.data.params["batch.global"],
-    ) == ("128", "2", "4")
+    ) == ("tiny", "2", "4")
     assert run.data.metrics["tokens_per_s"] == 7000.0
     assert run.data.metrics["tokens_per_s_std_between_repeats"] == 12.5
     names = {

@@ -87,6 +87,20 @@ def test_a_server_elsewhere_is_named_without_its_password(capsys):
     assert capsys.readouterr().out == "MLflow is served already: https://***@tracker.invalid\n"
 
 
+def test_a_server_elsewhere_is_opened_on_the_experiments_runs(tracking, client, outputs, make_run, capsys, monkeypatch):
+    record_runs([make_run()], tracking)
+    monkeypatch.setattr(ui, "connect", lambda uri, timeout_s: client)
+    assert serve_ui(TrackingConfig(name="mlflow", uri="http://tracker:5000/"), 5000) == 0
+    [said] = capsys.readouterr().out.splitlines()
+    assert said.endswith(" http://tracker:5000/#/experiments/1/runs?workflowType=machine_learning")
+
+
+def test_an_experiment_that_somebody_else_made_counts_as_training(tracking, client, make_run):
+    client.create_experiment("llmexp")
+    record_runs([make_run()], tracking)
+    assert client.get_experiment("1").tags["mlflow.experimentKind"] == "custom_model_development"
+
+
 @pytest.fixture
 def server_of(port) -> Iterator[Callable[[str], subprocess.Popen[bytes]]]:
     started = []
