@@ -30,9 +30,10 @@ def begun(runs: dict[str, RunFolder]) -> list[str]:
 def test_repeats_alternate_in_time_and_measure_what_they_do_run_by_run(llmexp, here: Path):
     sweeps = {}
     for order in ("run_by_run", "interleaved"):
-        code, out, err = llmexp(*REAL, f"measure.order={order}", f"sweep.name={order}")
+        code, _, err = llmexp(*REAL, f"measure.order={order}", f"sweep.name={order}")
         assert code == 0, err
-        assert ("order: repeats of all runs were measured in turns" in out) == (order == "interleaved")
+        report = (here / "outputs" / order / "report.md").read_text()
+        assert ("order: repeats of all runs were measured in turns" in report) == (order == "interleaved")
         sweeps[order] = {run.result().method: run for run in find_runs(here / "outputs" / order)}
     assert begun(sweeps["run_by_run"]) == ["Naive", "Naive", "F", "F"]
     assert begun(sweeps["interleaved"]) == ["Naive", "F", "F", "Naive"]
