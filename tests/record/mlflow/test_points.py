@@ -113,3 +113,17 @@ def test_what_a_task_has_beside_its_samples_stands_under_its_name_at_its_time(ma
     assert named == {("repeat.0/server/running", 3, 1), ("repeat.0/server/resident_bytes", 7, 2)}
     assert points[-1].at_ms - points[0].at_ms == 800
     assert {point.name for point in points} <= {point.name for point in read(folder).points()}
+
+
+def test_the_times_of_what_stands_beside_samples_stay_while_a_run_goes_on(make_run, write_samples, monkeypatch):
+    """A clock that is set meanwhile moves nothing that was sent."""
+    folder = make_run()
+    monkeypatch.setattr(TaskSeries, "series", lambda self, repeat: [(1.0, "server/running", 3.0)])
+    plan, samples = RunPlan.read(folder.plan_path), folder.repeat(0) / "samples.0.jsonl"
+    write_samples(folder.repeat(0), 0, [(1.0, 5.0)] * 3, from_s=4e9)
+    early = list(series_points(folder, plan, ALWAYS))
+    text = samples.read_text()
+    write_samples(folder.repeat(0), 0, [(1.0, 5.0)] * 3, from_s=4e9 + 0.5)
+    samples.write_text(text + samples.read_text())
+    assert [point.at_ms for point in early] == [4_000_000_001_000]
+    assert list(series_points(folder, plan, ALWAYS)) == early
