@@ -11,6 +11,8 @@ from llmexp.record.mlflow.content import KIND_TAG
 VIEW = "llmexp"
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW}"
 """The tag of an experiment by which MLflow keeps a view that is shared; its name stands in the page's address."""
+OF_TRAINING = "workflowType=machine_learning"
+"""What the address of a page says so that MLflow 3 shows runs of training; else it shows chat programs and traces."""
 FIRST, LAST = ("method",), ("engine", "hardware", "status", "stability")
 
 

@@ -26,7 +26,7 @@ from llmexp.record.mlflow.content import (
 )
 from llmexp.record.mlflow.experiment import Experiment
 from llmexp.record.mlflow.lookup import Recorded, known_runs
-from llmexp.record.mlflow.overview import Overview
+from llmexp.record.mlflow.overview import OF_TRAINING, Overview
 from llmexp.record.mlflow.parents import Parents
 from llmexp.record.mlflow.points import Point
 from llmexp.record.mlflow.store import only_writer, resolve_uri
@@ -106,8 +106,8 @@ class Tracker:
 
     def page_of(self, run_id: str) -> str:
         """Return the address of a run's page where a server shows it; "" for any other store."""
-        at = f"{redact(self._uri).rstrip('/')}/#/experiments/{self._experiment.id}/runs/{run_id}/model-metrics"
-        return at if self._uri.startswith("http") else ""
+        place = f"#/experiments/{self._experiment.id}/runs/{run_id}/model-metrics?{OF_TRAINING}"
+        return f"{redact(self._uri).rstrip('/')}/{place}" if self._uri.startswith("http") else ""
 
     def add(self, run_id: str, points: Sequence[Point]) -> None:
         """Add points to a run that goes on; those that it has already change nothing."""

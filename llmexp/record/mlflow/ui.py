@@ -23,7 +23,7 @@ from typing import IO, Any
 from llmexp.errors import RecordError
 from llmexp.machine.standstill import StandstillWatch
 from llmexp.record.mlflow import door
-from llmexp.record.mlflow.overview import VIEW, VIEW_TAG
+from llmexp.record.mlflow.overview import OF_TRAINING, VIEW, VIEW_TAG
 from llmexp.record.mlflow.sink import OUTPUTS
 from llmexp.record.mlflow.store import artifact_root, check_store, connect, database_path, resolve_uri
 from llmexp.record.process import die_with_parent
@@ -144,7 +144,7 @@ def _page_elsewhere(uri: str, experiment: str) -> str:
 
 def _runs_of(experiment_id: str, tags: Container[str]) -> str:
     """Return the end of the address of an experiment's runs, in the view of its reports where it has one."""
-    address = f"#/experiments/{experiment_id}/runs?workflowType=machine_learning"
+    address = f"#/experiments/{experiment_id}/runs?{OF_TRAINING}"
     return f"{address}&viewStateShareKey={VIEW}" if VIEW_TAG in tags else address
 
 

@@ -144,6 +144,8 @@ def test_steps_come_while_a_run_goes_on_and_the_copy_at_its_end_completes_them(
     assert (going.info.status, going.data.tags["status"]) == ("RUNNING", "running")
     assert {"repeat.0/step_time_s", "repeat.0/tokens_per_s", "repeat.0/memory_bytes"} <= going.data.metrics.keys()
     assert going.data.params["method"] == "Naive"
+    page = f"#/experiments/{going.info.experiment_id}/runs/{going.info.run_id}/model-metrics"
+    assert f"in MLflow: {server.uri}/{page}?workflowType=machine_learning\n" in driver.said
     assert driver.let_end() == 0, driver.said
     [ended] = runs_of(client, "live")
     assert (ended.info.run_id, ended.info.status, ended.data.tags["status"]) == (
