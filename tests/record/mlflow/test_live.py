@@ -19,7 +19,7 @@ from patience import HANG_S, until
 from chaos.tracker import Server
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.mlflow import sync
-from llmexp.record.mlflow.live import is_followed
+from llmexp.record.mlflow.live import _end, is_followed
 from llmexp.schema import TrackingConfig
 
 if TYPE_CHECKING:
@@ -165,6 +165,7 @@ def test_steps_come_while_a_run_goes_on_and_the_copy_at_its_end_completes_them(
     assert ours.items() <= same.data.tags.items()
 
 
+@pytest.mark.slow
 def test_what_a_killed_driver_had_begun_is_completed_by_sync(drive: Callable[..., Driver], server: Server) -> None:
     from mlflow import MlflowClient
 
@@ -184,6 +185,7 @@ def test_what_a_killed_driver_had_begun_is_completed_by_sync(drive: Callable[...
     assert sorted(steps) == list(range(len(steps)))
 
 
+@pytest.mark.slow
 def test_a_tracker_that_refuses_costs_one_line_and_the_run_nothing(drive: Callable[..., Driver]) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
@@ -196,6 +198,16 @@ def test_a_tracker_that_refuses_costs_one_line_and_the_run_nothing(drive: Callab
     assert (result.status, result.repeats) == ("success", 1)
 
 
+def test_a_follower_that_does_not_end_is_killed() -> None:
+    script = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(1000)"
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as stubborn:
+        assert stubborn.stdout
+        stubborn.stdout.readline()
+        _end(stubborn)
+        assert stubborn.returncode == -signal.SIGKILL
+
+
+@pytest.mark.slow
 def test_a_tracker_that_never_answers_is_left_behind_at_the_runs_end(drive: Callable[..., Driver]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         # So long that a driver which waited for an answer would be seen.

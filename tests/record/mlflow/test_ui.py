@@ -95,8 +95,8 @@ def test_a_server_elsewhere_is_opened_on_the_experiments_runs(tracking, client, 
     assert said.endswith(" http://tracker:5000/#/experiments/1/runs?workflowType=machine_learning")
 
 
-def test_an_experiment_that_somebody_else_made_counts_as_training(tracking, client, make_run):
-    client.create_experiment("llmexp")
+def test_an_experiment_that_somebody_else_made_counts_as_training(tracking, client, outputs, make_run):
+    client.create_experiment("llmexp", f"{outputs}/mlartifacts")
     record_runs([make_run()], tracking)
     assert client.get_experiment("1").tags["mlflow.experimentKind"] == "custom_model_development"
 
