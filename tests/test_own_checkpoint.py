@@ -83,6 +83,6 @@ def test_a_hub_name_without_a_network_fails_in_one_line(tmp_path: Path, monkeypa
     result = folder.result()
     assert result is not None
     assert result.reason.startswith(
-        "model.path=someone/small is neither a folder here nor in the Hugging Face cache, "
+        "model.path=someone/small is neither a local folder nor in the Hugging Face cache, "
         "and the hub cannot be reached: "
     )

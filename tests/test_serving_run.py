@@ -173,9 +173,9 @@ def test_a_hang_is_noticed_while_requests_go_on_being_due(sweep: Sweep) -> None:
     [
         slow("answers 429", 'HTTP status 429: {"error": {"message": "the fault is 429"}}'),
         slow("answers 500", 'HTTP status 500: {"error": {"message": "the fault is 500"}}'),
-        slow("resets", "the server broke the connection off"),
+        slow("resets", "the server dropped the connection"),
         slow("breaks off", "the stream ended before its last token"),
-        slow("keeps silent", "the server sent nothing to anybody for serve.silent_timeout_s=5, though it answers"),
+        slow("keeps silent", "the server sent nothing to anyone for serve.silent_timeout_s=5, although it answers"),
     ],
 )
 def test_requests_that_fail_are_counted_while_others_are_answered(sweep: Sweep, fault: str, why: str) -> None:
@@ -222,7 +222,7 @@ def test_a_server_that_refuses_all_has_failed(sweep: Sweep) -> None:
     sweep.told.write_text("refuses all")
     assert sweep.run("", "serve.rate=max").returncode == 1
     assert sweep.result.status == "failed"
-    assert "no request was answered wholly; the last one: HTTP status 503" in sweep.result.reason
+    assert "no request got a complete answer; the last one: HTTP status 503" in sweep.result.reason
     sweep.is_accounted_for()
 
 

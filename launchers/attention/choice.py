@@ -52,7 +52,7 @@ def eager_again(module: torch.nn.Module, *args: Any, **options: Any) -> Any:
     name = type(module).__module__
     eager = getattr(sys.modules[name], "eager_attention_forward", None)
     if eager is None:
-        raise ConfigError(f"RS runs the eager_attention_forward of a model of transformers again, and {name} has none")
+        raise ConfigError(f"RS reruns a transformers model's eager_attention_forward, and {name} has none")
     return checkpoint(eager, module, *args, use_reentrant=False, **options)
 
 

@@ -37,8 +37,8 @@ def within_records(
     """
     if LENGTHS not in options:
         raise ConfigError(
-            f"data.pack=true: {type(module).__module__} does not hand on where records end: "
-            "set data.pack=false, or leave F out"
+            f"data.pack=true: {type(module).__module__} does not pass on where records end: set data.pack=false, or "
+            f"leave F out"
         )
     batch, _, seq_len, _ = parts[0].shape
     joined = (part.transpose(1, 2).flatten(0, 1) for part in parts)

@@ -84,9 +84,8 @@ def _by_template(turns: Conversation, encode: Tokenizer, template: Template, nam
             answered = template(turns[: place + 1], answer_begins=False)
             if not (asked.startswith(done) and answered.startswith(asked)):
                 raise ConfigError(
-                    f"data.tokenizer={name}: its chat template writes earlier turns differently once "
-                    "another follows, so that it does not show where "
-                    "the answers are: take records of one question and one answer, or data.tokenizer=bytes"
+                    f"data.tokenizer={name}: its chat template rewrites earlier turns when another follows, so the "
+                    f"answers cannot be located: use records of one question and one answer, or data.tokenizer=bytes"
                 )
             yield encode.encode(asked[len(done) :]), False
             yield encode.encode(answered[len(asked) :]), True

@@ -44,7 +44,7 @@ def load(data: DataConfig, vocab_size: int, number: int, seed: int) -> Sequences
     chosen = tokenizer(data.tokenizer)
     if chosen.size > vocab_size:
         raise ConfigError(
-            f"data.tokenizer={data.tokenizer} has {chosen.size} tokens, the model's vocabulary only {vocab_size}"
+            f"data.tokenizer={data.tokenizer} has {chosen.size} tokens, but the model's vocabulary only {vocab_size}"
         )
     sequences = (
         instructions.load(data, chosen, number, seed)

@@ -50,8 +50,8 @@ def unbuildable(plan: RunPlan) -> str | None:
         return None
     lacking = " and no ".join(missing)
     return (
-        f"DeepSpeed's own optimizer needs its {op} compiled, and this machine has no {lacking}; "
-        "optimizer=adamw compiles nothing"
+        f"DeepSpeed's own optimizer needs its {op} compiled, and this machine has no {lacking}: set optimizer=adamw, "
+        f"which compiles nothing"
     )
 
 
@@ -78,7 +78,7 @@ def _missing(plan: RunPlan, op: str) -> list[str]:
 
 
 def _build(runtime: Runtime, op: str, library: Path) -> None:
-    say(f"building DeepSpeed's {op}, once on this machine; a minute or two ...")
+    say(f"building DeepSpeed's {op}, once per machine; this takes a minute or two ...")
     started_s = time.monotonic()
     for killed in library.parent.glob("build.*"):
         shutil.rmtree(killed, ignore_errors=True)
@@ -113,7 +113,7 @@ def _alone_in(folder: Path) -> Iterator[None]:
         except OSError as error:
             where = f"{folder} ({error.strerror})"
             raise BuildError(
-                f"cannot keep DeepSpeed's ops in {where}; set XDG_CACHE_HOME to a folder that can be written"
+                f"cannot store DeepSpeed's ops in {where}: set XDG_CACHE_HOME to a writable folder"
             ) from None
         yield
 

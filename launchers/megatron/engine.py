@@ -58,7 +58,7 @@ class MegatronEngine(TrainingEngine):
         if config.data.isolates:
             lacks = (
                 lacks
-                or f"{PACKED} needs attention within records, which its attention here has not: set data.pack=false"
+                or f"{PACKED} needs attention within records, which megatron-core's lacks here: set data.pack=false"
             )
         return f"engine=megatron: {lacks}" if lacks else flash_without_bf16(config, techniques)
 
@@ -226,16 +226,16 @@ def _lacks_atom(config: TrainingConfig, techniques: Techniques) -> str | None:
             "which is Z1"
         )
     if techniques.offload_optimizer:
-        return "O is not taken from megatron-core"
+        return "O: llmexp does not use megatron-core's offload"
     if techniques.compilation:
-        return "C compiles decoder layers of transformers, not megatron-core's"
+        return "C compiles transformers' decoder layers, not megatron-core's"
     if techniques.adapter:
-        return "L, QL and P are PEFT's adapters of a model of transformers, not megatron-core's"
+        return "L, QL and P are PEFT adapters for transformers models, not megatron-core's"
     if techniques.quantization:
-        return "Q replaces linear layers, which megatron-core cuts over ranks by its own"
+        return "Q replaces linear layers, which megatron-core splits over ranks itself"
     atoms = Method.parse(config.method, config.task.name).atoms
     foreign = [atom.code for atom in atoms if atom.model_hook or atom.sets.keys() & techniques.extra.keys()]
-    return f"{', '.join(foreign)} acts on a model of transformers, not megatron-core's" if foreign else None
+    return f"{', '.join(foreign)} changes transformers models, not megatron-core's" if foreign else None
 
 
 def _lacks_degree(config: TrainingConfig, dims: ParallelDims) -> str | None:
@@ -253,8 +253,8 @@ def _trains_wrongly(config: TrainingConfig, dims: ParallelDims) -> str | None:
         return "with parallelism.tp gloo runs moe_token_dispatcher_type=allgather only"
     if chosen.get("moe_grouped_gemm"):
         return (
-            "moe_grouped_gemm needs TransformerEngine's or another package's kernels, which are not taken: experts "
-            "run one by one"
+            "moe_grouped_gemm needs TransformerEngine's or another package's kernels, which llmexp does not use: "
+            "experts run one by one"
         )
     if dims.virtual_stages > 1 and chosen.get("batch_p2p_comm"):
         return "the interleaved schedule with batch_p2p_comm trains wrongly"
@@ -276,11 +276,11 @@ def _lacks_states(config: TrainingConfig, techniques: Techniques) -> str | None:
     dtypes = (precision.parameters, precision.gradients, precision.master, precision.moments)
     if dtypes not in PRECISIONS:
         return (
-            f"its optimizers have no parameters, gradients, master copy and moments in {', '.join(dtypes)} "
+            f"its optimizers do not support parameters, gradients, master copy and moments in {', '.join(dtypes)} "
             f"(precision={precision.name})"
         )
     if techniques.zero_stage and precision.master == "bf16":
-        return f"Z1: its distributed optimizer keeps an fp32 master copy, which precision={precision.name} has not"
+        return f"Z1: its distributed optimizer keeps an fp32 master copy, which precision={precision.name} lacks"
     return None
 
 

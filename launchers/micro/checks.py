@@ -41,9 +41,7 @@ def differs(found: Tensor, wanted: Tensor, allowed: float, size: Tensor | None =
     wrong = ~(error <= allowed * size)  # also where the error is no number
     if not wrong.any():
         return ""
-    return (
-        f"the result is wrong by {float((error / size)[wrong].max()):.2g} of a row's size, and may be by {allowed:.2g}"
-    )
+    return f"the result is off by {float((error / size)[wrong].max()):.2g} of a row's size; allowed is {allowed:.2g}"
 
 
 def weights_of(scores: Tensor) -> Tensor:

@@ -42,7 +42,7 @@ def collective(point: MicroPoint, place: CasePlace) -> Case:
         ok = wanted is None or torch.equal(made.got, wanted)
         # Sums would grow with every further call, up to infinity.
         made.put.zero_()
-        return "" if ok else f"rank {place.rank} got another result than {point.kind} gives"
+        return "" if ok else f"rank {place.rank} got a wrong result from {point.kind}"
 
     return Case([made.call], wrong, distributed.get_backend())
 

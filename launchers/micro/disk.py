@@ -27,17 +27,17 @@ def disk(point: MicroPoint, place: CasePlace) -> Case:
     def wrong() -> str:
         found = mmap.mmap(-1, size)
         _read(file, found)
-        return "" if found[:] == memory[:] else "the file holds other bytes than were written"
+        return "" if found[:] == memory[:] else "the file does not hold the bytes that were written"
 
     return Case([partial(_write if point.kind == "write" else _read, file, memory)], wrong, "O_DIRECT")
 
 
 def _write(file: int, memory: mmap.mmap) -> None:
     if os.pwritev(file, [memory], 0) != len(memory):
-        raise OSError("the disk took only a part of the file")
+        raise OSError("only part of the file was written")
     os.fdatasync(file)
 
 
 def _read(file: int, memory: mmap.mmap) -> None:
     if os.preadv(file, [memory], 0) != len(memory):
-        raise OSError("the disk gave only a part of the file")
+        raise OSError("only part of the file was read")

@@ -61,7 +61,7 @@ def _published(model: HfModel) -> PreTrainedConfig:
     except ValueError as error:
         needs_code = "trust_remote_code" in str(error)
         why = (
-            "its model is code that comes with it: model.trust_remote_code=true runs it"
+            "it ships its own model code: set model.trust_remote_code=true to run it"
             if needs_code
             else str(error).splitlines()[0]
         )

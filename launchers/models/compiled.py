@@ -22,8 +22,7 @@ def compile_regions(model: PreTrainedModel) -> None:
     layers = decoder_layers(model)
     if not layers:
         raise ConfigError(
-            f"C compiles decoder layers, and {type(model).__name__} has none that is a "
-            "GradientCheckpointingLayer of transformers"
+            f"C compiles decoder layers, and {type(model).__name__} has no GradientCheckpointingLayer of transformers"
         )
     for layer in layers:
         layer.forward = torch.compile(layer.forward, dynamic=False)

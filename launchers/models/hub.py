@@ -38,14 +38,14 @@ def folder_of(path: str, *, code: bool = False, fetch: bool = False) -> Path:
         )
     except RepositoryNotFoundError:
         raise ConfigError(
-            f"model.path={path} is neither a folder here nor a model of the Hugging Face hub that this user may read"
+            f"model.path={path} is neither a local folder nor a Hugging Face hub model that this user can read"
         ) from None
     except HFValidationError as error:
         raise ConfigError(
-            f"model.path={path} is neither a folder here nor a name of the Hugging Face hub: {_line(error)}"
+            f"model.path={path} is neither a local folder nor a Hugging Face hub name: {_line(error)}"
         ) from None
     except LocalEntryNotFoundError as error:
-        nowhere = f"model.path={path} is neither a folder here nor in the Hugging Face cache"
+        nowhere = f"model.path={path} is neither a local folder nor in the Hugging Face cache"
         raise ConfigError(f"{nowhere}, and the hub cannot be reached: {_line(error.__cause__ or error)}") from None
     except (HfHubHTTPError, OSError) as error:
         raise ConfigError(f"model.path={path} cannot be fetched from the Hugging Face hub: {_line(error)}") from None

@@ -103,9 +103,9 @@ class Pretrained:
         found = {name: self._stored_shape(name) for name in shapes if name in self._stored_as or name in self._stacks}
         self._refuse("it lacks {}", [name for name in shapes if name not in found])
         surplus = [name for name in stored if name not in taken and not ignored.search(name)]
-        self._refuse("it has {}, which the model of its config.json has not", surplus)
+        self._refuse("it has {}, which the model of its config.json lacks", surplus)
         self._refuse(
-            "other shapes than in its config.json: {}",
+            "its shapes differ from its config.json: {}",
             [f"{name} {list(shape)}" for name, shape in found.items() if shape != shapes[name]],
         )
 

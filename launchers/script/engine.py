@@ -59,7 +59,7 @@ class ScriptEngine(TrainingEngine):
     def unsupported(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
         """Say why a method or pretrained weights cannot be applied: llmexp changes nothing inside the program."""
         if config.model.checkpoint:
-            return "engine=script: which weights a program starts from it says itself: set model.weights=random"
+            return "engine=script: the program itself chooses its initial weights: set model.weights=random"
         if techniques != Techniques():
             return (
                 f"engine=script cannot apply method={config.method} to a program: write it into "
@@ -73,7 +73,7 @@ class ScriptEngine(TrainingEngine):
             return ""
         if config.engine.launcher == PYTHON:
             return f"hardware={config.hardware.name} hides the GPUs: give the program its own option for CPUs"
-        return f"many programs take GPUs where they find RANK: engine.launcher={PYTHON} starts one process without it"
+        return f"many programs use GPUs when RANK is set: engine.launcher={PYTHON} starts one process without it"
 
     def native_config(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
         """Return the program's words, how its steps are heard, and its file's digest.
@@ -111,8 +111,8 @@ def _heard(preset: str | None, pattern: str | None) -> dict[str, Any]:
     """
     if preset and pattern:
         raise ConfigError(
-            f"engine.options.pattern={pattern} and engine.options.preset={preset}: a preset knows how, so "
-            "leave one of them out"
+            f"engine.options.pattern={pattern} and engine.options.preset={preset}: a preset has its own pattern: "
+            f"leave one of them out"
         )
     if not preset:
         return {
@@ -130,7 +130,7 @@ def _checked(pattern: str) -> str:
     try:
         groups = re.compile(pattern).groupindex
     except re.error as error:
-        raise ConfigError(f"engine.options.pattern={pattern} is no regular expression of Python: {error}") from None
+        raise ConfigError(f"engine.options.pattern={pattern} is not a Python regular expression: {error}") from None
     odd = next((name for name in groups if name not in GROUPS), None)
     if odd:
         raise unknown("group of engine.options.pattern", odd, GROUPS)

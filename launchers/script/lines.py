@@ -74,7 +74,7 @@ class StepLines:
         if step is not None and self._earlier is not None and step != self._earlier + 1:
             raise ReportError(
                 f"the program printed step {step:g} after {self._earlier:g}, "
-                f"but each step must be told: set {self._every_step}"
+                f"but llmexp needs every step: set {self._every_step}"
             )
         self._earlier = step
         planned = {"samples": self._samples, "tokens": self._samples * self._seq_len}
@@ -82,7 +82,8 @@ class StepLines:
         if odd:
             raise ReportError(
                 f"the program printed {told[odd]} {odd} a step, but the configuration has {planned[odd]} "
-                "over all ranks (batch, parallelism.dp, data.seq_len): set these to what it does, or pass them to it"
+                "over all ranks (batch, parallelism.dp, data.seq_len): set these to match the program, or pass them "
+                "to it"
             )
         loss = _number(told, "loss")
         if loss is None:
@@ -99,5 +100,5 @@ def _number(told: dict[str, str], name: str) -> float | None:
         return None if text is None else float(text.replace(",", ""))
     except ValueError:
         raise ReportError(
-            f"the group {name} of engine.options.pattern took {text!r} from a line of the program, which is no number"
+            f"the group {name} of engine.options.pattern matched {text!r} in a line of the program, not a number"
         ) from None

@@ -45,7 +45,7 @@ def why_no_flops(plan: TrainingPlan, own: OwnModel | None) -> str | None:
     Returns None where size and dtype are the same.
     """
     if plan.engine_config["line"]:
-        return "a printed line does not tell which model was trained"
+        return "a printed line does not say which model was trained"
     if own is None:
         return "the program has not said which model it trains: llmexp.hook.model(model)"
     name, precision = plan.config.model.name, plan.config.precision

@@ -61,8 +61,8 @@ class ProgramRun:
         if positions != planned:
             raise ReportError(
                 f"the program's steps have {positions} tokens a rank, but batch.micro {batch.micro} x "
-                f"batch.accumulation {batch.accumulation} x data.seq_len {seq_len} = {planned}: "
-                "set these to what it does, or pass them to it"
+                f"batch.accumulation {batch.accumulation} x data.seq_len {seq_len} = {planned}: set these to match "
+                f"the program, or pass them to it"
             )
 
     def summary(self, window_wall_s: float, steps_told_by: str) -> TrainingSummary:
@@ -99,5 +99,5 @@ def ended_after(reported: int, wanted: int) -> str:
     """Say why a program that reported some steps was not measured."""
     return (
         f"the program ended after {reported} of {wanted} steps: "
-        "let it take more, or lower measure.warmup_steps or measure.steps"
+        "let it run longer, or lower measure.warmup_steps or measure.steps"
     )

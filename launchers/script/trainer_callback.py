@@ -32,7 +32,7 @@ class StepCallback(TrainerCallback):
             return
         if args.logging_steps != 1 or args.logging_strategy != "steps":
             raise ValueError(
-                "llmexp hears of a step when its loss is logged: set logging_strategy='steps' and logging_steps=1"
+                "llmexp sees a step only when its loss is logged: set logging_strategy='steps' and logging_steps=1"
             )
         hook.model(others["model"])
         others["model"].register_forward_pre_hook(self._count, with_kwargs=True)

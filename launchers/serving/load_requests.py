@@ -63,8 +63,8 @@ class _LoadConversation:
             told: Sequence[int] = [0] * self._turns[self._turn].output_tokens
         elif sample.token_ids is None:
             raise ServerError(
-                f"serve.turns={len(self._turns)}: the server's answers have no token ids, of which the next turn's "
-                "prompt is made"
+                f"serve.turns={len(self._turns)}: the server's answers have no token ids, which the next turn's "
+                f"prompt needs"
             )
         else:
             told = sample.token_ids

@@ -118,11 +118,11 @@ class Session:
         """
         limit_s = self._plan.config.serve.silent_timeout_s
         silence, within_s = limit("serve.silent_timeout_s", limit_s), min(limit_s, ASKED_S)
-        await asyncio.to_thread(self._server.check_serving, f"and has sent nothing to anybody for {silence}", within_s)
+        await asyncio.to_thread(self._server.check_serving, f"and has sent nothing to anyone for {silence}", within_s)
         if not is_first:
             route = self._server.plan.ready
             raise self._server.hung(f"it answers GET {route}, but no request, twice for {silence}")
-        client.give_up(f"the server sent nothing to anybody for {silence}, though it answers when asked")
+        client.give_up(f"the server sent nothing to anyone for {silence}, although it answers when asked")
 
 
 async def put(load: Load, plan: ServingPlan, point: LoadPoint, requests: list[Request]) -> None:

@@ -138,7 +138,7 @@ def _measure(
             measure(point)
         probes = search(plan, rank.folder, measure)
     if not answered:
-        raise server.useless(f"no request was answered wholly; the last one: {problem}")
+        raise server.useless(f"no request got a complete answer; the last one: {problem}")
     return probes
 
 

@@ -156,7 +156,7 @@ def _unkept_dtypes(config: TrainingConfig, techniques: Techniques) -> str | None
     if precision.moments != precision.master and config.optimizer.moment_dtype is None:
         return (
             f"torch's optimizers keep moments in the dtype that they update: precision.moments={precision.moments} "
-            "needs precision.master the same"
+            "needs the same precision.master"
         )
     if precision.gradients != precision.parameters and not _shards(techniques):
         return (
@@ -166,7 +166,7 @@ def _unkept_dtypes(config: TrainingConfig, techniques: Techniques) -> str | None
     if bytes_of(precision.master) < bytes_of(precision.parameters):
         return (
             f"precision.master={precision.master} is narrower than precision.parameters={precision.parameters}: "
-            "set it as wide"
+            "set it at least as wide"
         )
     return None
 

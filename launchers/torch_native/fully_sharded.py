@@ -77,8 +77,7 @@ class FullySharded:
         layers = decoder_layers(self.module)
         if not layers:
             raise ConfigError(
-                f"FSDP2 shards decoder layers, and {self.model_class} has none that is a "
-                "GradientCheckpointingLayer of transformers"
+                f"FSDP2 shards decoder layers, and {self.model_class} has no GradientCheckpointingLayer of transformers"
             )
         options: dict[str, Any] = {
             **self._options["fully_shard"],

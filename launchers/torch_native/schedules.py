@@ -46,9 +46,9 @@ def unpipelined(config: TrainingConfig, techniques: Techniques) -> str | None:
             "set model.tie_embeddings=false"
         )
     if techniques.zero_stage > 1:
-        return f"Z{techniques.zero_stage}: engine=torch does not shard the stages of a pipeline by FSDP2: take Z1"
+        return f"Z{techniques.zero_stage}: engine=torch does not shard pipeline stages with FSDP2: use Z1"
     hooked = [atom.code for atom in Method.parse(config.method, config.task.name).atoms if atom.model_hook]
-    return f"{', '.join(hooked)} acts on a whole model, not on the stages of a pipeline" if hooked else None
+    return f"{', '.join(hooked)} acts on a whole model, not on pipeline stages" if hooked else None
 
 
 def unsplit(techniques: Techniques, schedule: str) -> str | None:
@@ -58,8 +58,8 @@ def unsplit(techniques: Techniques, schedule: str) -> str | None:
     again = "R" * techniques.recomputation + "RS" * techniques.attention_recomputation
     if again:
         return (
-            f"{again}: {schedule} splits backward passes, so that a layer would run again for its inputs and for "
-            "each group of its weights"
+            f"{again}: {schedule} splits backward passes, so a layer would rerun for its inputs and for each group of "
+            f"its weights"
         )
     if techniques.compilation:
         return f"C: {schedule} splits backward passes, which torch cannot do with those of compiled layers"

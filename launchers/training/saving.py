@@ -66,7 +66,7 @@ class Saving:
                 _as_readable_as_other_files(unfinished)
                 unfinished.rename(folder)
         except (OSError, SafetensorError) as error:
-            raise RecordError(f"{folder} could not be saved: {error}; what was measured is in the samples") from error
+            raise RecordError(f"{folder} could not be saved: {error}; the measured steps are in the samples") from error
 
     @property
     def _writes(self) -> bool:

@@ -21,7 +21,7 @@ from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunStatus
 
 LAPTOP = Detected("cpu", "cpu", "", 2, None)
-MAKE = "`make serve-venv` installs it into an environment of its own"
+MAKE = "`make serve-venv` installs it into its own environment"
 Install = Callable[[str, str], None]
 
 

@@ -107,9 +107,9 @@ class Client:
                     server_hostname=address.host if self._tls else None,
                 )
         except TimeoutError:
-            raise TransferError(f"{address.authority} took no connection within {limit_s:g} s") from None
+            raise TransferError(f"{address.authority} accepted no connection within {limit_s:g} s") from None
         except OSError as error:
-            raise TransferError(f"{address.authority} takes no connection: {error}") from None
+            raise TransferError(f"{address.authority} cannot be reached: {error}") from None
         self._peer = connection.peer
         return connection
 

@@ -130,7 +130,7 @@ class Completion:
         elif not self.problem and not self._is_done:
             self._take(self._events.finish(), at_s)
         if not self.problem and not self._any:
-            self.problem = f"the answer is no stream of events: {self._quote()}"
+            self.problem = f"the answer is not an event stream: {self._quote()}"
         if not self.problem and not (self._is_done or self.finish_reason):
             self.problem = "the stream ended before its last token"
 
@@ -144,7 +144,7 @@ class Completion:
             try:
                 piece = self._read(data)
             except (ValueError, msgspec.MsgspecError):
-                self.problem = f"an event of the stream is not understood: {_line(data)}"
+                self.problem = f"cannot parse an event of the stream: {_line(data)}"
                 return
             # One that shows nothing, because it only opens or ends the stream, is no token.
             if piece.text or piece.token_ids:

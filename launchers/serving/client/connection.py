@@ -112,7 +112,7 @@ class Connection(asyncio.Protocol):
         answer.arrived(at_s)
         self._received += len(data)
         if self._received > self.patience.answer_bytes:
-            self._fail(f"the answer has more than {self.patience.answer_bytes >> 20} MiB")
+            self._fail(f"the answer is larger than {self.patience.answer_bytes >> 20} MiB")
             self.close()
             return
         try:
@@ -120,7 +120,7 @@ class Connection(asyncio.Protocol):
         except HttpParserUpgrade:
             self._fail("the server changed to another protocol")
         except HttpParserError as error:
-            self._fail(f"the answer is no HTTP: {error}")
+            self._fail(f"the answer is not HTTP: {error}")
         if self._pieces:
             answer.body(b"".join(self._pieces), at_s)
             self._pieces.clear()
@@ -132,7 +132,7 @@ class Connection(asyncio.Protocol):
         self.is_reusable = False
         if error is None and self._status and not self._has_length:
             self._end()
-        how = "closed the connection" if error is None else f"broke the connection off ({error})"
+        how = "closed the connection" if error is None else f"dropped the connection ({error})"
         self._fail(f"the server {how} {'in the middle of' if self._status else 'before'} its answer")
 
     def on_message_begin(self) -> None:

@@ -39,7 +39,7 @@ class CommandEngine(ServingEngine):
 
     name = "command"
     modules = ()
-    installed_by = "name an interpreter that there is, or null where the command has no {python}"
+    installed_by = "name an existing interpreter, or null if the command has no {python}"
     distributions = ()
     form_knobs = ("token_ids", "ignore_eos", "ready", "metrics")
     knobs = dict.fromkeys((COMMAND, *form_knobs), value(""))

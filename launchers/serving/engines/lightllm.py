@@ -37,7 +37,7 @@ class LightllmEngine(ServingEngine):
     name = "lightllm"
     kv_tokens_told = KV_TOKENS
     modules = ("lightllm",)
-    installed_by = "install lightllm from its sources into an environment of its own, and name it by engine.python"
+    installed_by = "install lightllm from source into its own environment, and set engine.python to its interpreter"
     distributions = ("lightllm", "torch", "triton", "transformers")
     knobs: ClassVar[Mapping[str, Knob]] = {
         "max_sequences": value("--running_max_req_size"),
@@ -55,7 +55,7 @@ class LightllmEngine(ServingEngine):
     def cannot(self, served: ServingSpec) -> str | None:
         """Its kernels are Triton's, and its prefill in chunks needs the cache of prefixes."""
         if served.device == "cpu":
-            return "engine=lightllm needs a GPU: its kernels are Triton's and CUDA's"
+            return "engine=lightllm needs a GPU: its kernels are written in Triton and CUDA"
         knobs = served.knobs
         if not knobs.get("prefix_caching", True) and knobs.get("chunked_prefill", True):
             return "engine=lightllm: prefix_caching=false needs chunked_prefill=false too"
@@ -83,7 +83,7 @@ def _unknown_kv_dtype(knobs: Mapping[str, Any]) -> str | None:
     given = knobs.get("kv_dtype", KV_DTYPES[0])
     if given in KV_DTYPES:
         return None
-    return f"engine=lightllm has no kv_dtype={given} for these models: choices are {', '.join(KV_DTYPES)}"
+    return f"engine=lightllm does not support kv_dtype={given} for these models: choices are {', '.join(KV_DTYPES)}"
 
 
 ENGINE = LightllmEngine()

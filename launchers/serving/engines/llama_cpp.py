@@ -28,7 +28,8 @@ class LlamaCppEngine(ServingEngine):
     takes_checkpoints = False
     modules = ("llama_cpp", "fastapi", "uvicorn")
     installed_by = (
-        "`make serve-venv SERVER=llama_cpp` installs it into an environment of its own; or name one by engine.python"
+        "`make serve-venv SERVER=llama_cpp` installs it into its own environment; or set engine.python to one that "
+        "has it"
     )
     distributions = ("llama-cpp-python",)
     knobs: ClassVar[Mapping[str, Knob]] = {
@@ -45,9 +46,9 @@ class LlamaCppEngine(ServingEngine):
     def cannot(self, served: ServingSpec) -> str | None:
         """Its GGUF file is written for dense Llama models in fp32."""
         if served.model.architecture != "llama":
-            return f"engine=llama_cpp serves Llama models only here, and model={served.model.name} is another"
+            return f"engine=llama_cpp serves only Llama models here, and model={served.model.name} is not one"
         if served.dtype != "fp32":
-            return "engine=llama_cpp: its file of random weights is written in fp32 only: set precision=fp32"
+            return "engine=llama_cpp: llmexp writes its random weights only in fp32: set precision=fp32"
         if served.devices > 1:
             return "engine=llama_cpp serves a model from one device: set parallelism.tp=1"
         return None

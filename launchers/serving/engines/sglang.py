@@ -62,7 +62,7 @@ class SglangEngine(ServingEngine):
     has_profiler = draws_own = reads_int4 = True
     kv_tokens_told = KV_TOKENS
     modules = ("sglang",)
-    installed_by = "install sglang into an environment of its own, and name its interpreter by engine.python"
+    installed_by = "install sglang into its own environment, and set engine.python to its interpreter"
     distributions = ("sglang", "torch", "triton", "flashinfer-python")
     knobs: ClassVar[Mapping[str, Knob]] = {
         "block_size": value("--page-size"),
@@ -80,7 +80,7 @@ class SglangEngine(ServingEngine):
     def cannot(self, served: ServingSpec) -> str | None:
         """On a CPU it needs AMX and a build of its own."""
         if served.device == "cpu":
-            return "engine=sglang needs a GPU here: on a CPU it wants a build of its own and AMX instructions"
+            return "engine=sglang needs a GPU here: on a CPU it needs a separate build and AMX instructions"
         return None
 
     def reported_memory(self, served: ServingSpec) -> ReportedMemory:

@@ -94,7 +94,7 @@ class TgiEngine(ServingEngine):
         if served.dtype == SINGLE:
             return "engine=tgi computes in bf16, not in fp32: set serve.dtype=bf16"
         if served.model.architecture == "qwen3":
-            return f"engine=tgi has no Qwen3, which model={served.model.name} is"
+            return f"engine=tgi does not support Qwen3, and model={served.model.name} is one"
         return None
 
     def server(self, served: ServingSpec) -> ServerPlan:
@@ -136,7 +136,7 @@ def program_of(knobs: Mapping[str, Any]) -> ContainerProgram:
     for program in PROGRAMS:
         if program == given:
             return program
-    raise ConfigError(f"engine.options.program={given} starts no container: choices are {', '.join(PROGRAMS)}")
+    raise ConfigError(f"engine.options.program={given} cannot start a container: choices are {', '.join(PROGRAMS)}")
 
 
 def _lengths(served: ServingSpec) -> list[str]:

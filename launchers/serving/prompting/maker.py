@@ -26,7 +26,7 @@ def make(task: MakerTask) -> Made:
     """Return what is asked for; raises ConfigError."""
     chosen = tokenizer(task.tokenizer)
     if chosen.size > task.vocab_size:
-        raise ConfigError(f"{_named(task)} has {chosen.size} tokens, the model's vocabulary only {task.vocab_size}")
+        raise ConfigError(f"{_named(task)} has {chosen.size} tokens, but the model's vocabulary only {task.vocab_size}")
     alphabet = alphabet_of(chosen, task.vocab_size) if task.is_own and isinstance(chosen, OfTransformers) else None
     made = Made(alphabet=alphabet)
     if task.texts:
@@ -87,7 +87,7 @@ def _add_texts(made: Made, task: MakerTask, texts: PromptTexts, chosen: Tokenize
             made.left_out += 1
     if not made.prompts:
         raise ConfigError(
-            f"{KEY}={texts.path}: none of {made.read} prompts has room with its output in {task.max_tokens} tokens "
+            f"{KEY}={texts.path}: none of {made.read} prompts fits with its output into {task.max_tokens} tokens "
             "(serve.texts.max_tokens, model.max_positions)"
         )
 

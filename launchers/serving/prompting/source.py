@@ -119,8 +119,8 @@ def prompt_source(plan: ServingPlan) -> PromptSource:
     form = plan.server.form
     if made.alphabet and not made.alphabet.words and not (form.token_ids or task.texts):
         raise ConfigError(
-            f"model={plan.config.model.name}: random words of its tokenizer are no exact tokens as text, which "
-            f"engine={plan.config.engine.name} takes alone: set serve.texts.path, or take vllm, sglang or lightllm"
+            f"model={plan.config.model.name}: random words of its tokenizer do not give exact tokens as text, and "
+            f"engine={plan.config.engine.name} takes only text: set serve.texts.path, or use vllm, sglang or lightllm"
         )
     return PromptSource(made.alphabet, made.prompts, _account(plan, made))
 

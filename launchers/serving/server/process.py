@@ -236,7 +236,7 @@ class Server:
         how = f"was ended by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
         killed = oom_kills() > self._oom_kills
         if killed:
-            how += ", and the kernel killed a process for want of host memory meanwhile"
+            how += ", and meanwhile the kernel killed a process because host memory ran out"
         error = self._told(ServerDiedError(f"the server {how}; {self._words.in_a_line(code > 0)}", code))
         error.is_out_of_memory |= killed
         return error

@@ -34,7 +34,7 @@ def ensure_checkpoint_folder(model: CheckpointModel, cache: Path | None = None) 
         shutil.rmtree(folder, ignore_errors=True)
         scratch.rename(folder)
     except OSError as error:
-        raise BuildError(f"the folder {folder}, by which {model.folder} is served, cannot be made: {error}") from None
+        raise BuildError(f"cannot create the folder {folder}, which serves {model.folder}: {error}") from None
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return folder

@@ -71,7 +71,7 @@ def ensure_model_folder(wanted: FolderRequest, cache: Path | None = None) -> Pat
         _write(wanted, scratch)
         _publish(scratch, folder)
     except OSError as error:
-        raise BuildError(f"the folder of random weights {folder} cannot be written: {error}") from None
+        raise BuildError(f"cannot write the folder of random weights {folder}: {error}") from None
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return folder
@@ -85,7 +85,7 @@ def _write(wanted: FolderRequest, scratch: Path) -> None:
     if done.returncode:
         lines = done.stderr.decode(errors="replace").strip().splitlines()
         why = lines[-1] if lines else f"the writer ended with exit code {done.returncode}"
-        raise BuildError(f"the folder of random weights for model={wanted.model.name} cannot be made: {why}")
+        raise BuildError(f"cannot create the folder of random weights for model={wanted.model.name}: {why}")
 
 
 def _publish(scratch: Path, folder: Path) -> None:

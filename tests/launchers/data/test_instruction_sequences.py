@@ -134,7 +134,7 @@ def test_a_tokenizers_own_chat_template_says_where_answers_are(tmp_path: Path) -
 
 def test_a_template_that_rewrites_earlier_turns_is_refused(tmp_path: Path) -> None:
     changing = words(tmp_path, "{{ messages | length }} " + TEMPLATE)
-    with pytest.raises(ConfigError, match=r"data\.tokenizer=mine: its chat template writes earlier turns differently"):
+    with pytest.raises(ConfigError, match=r"data\.tokenizer=mine: its chat template rewrites earlier turns"):
         example(TURNS, changing, "mine")
 
 

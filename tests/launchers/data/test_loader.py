@@ -132,7 +132,7 @@ def test_too_little_text_and_too_many_tokens_are_errors(tmp_path: Path) -> None:
     files = write(tmp_path, "abc")
     with pytest.raises(ConfigError, match="less than one sequence of 8 tokens"):
         loader.load(section(files=files), 512, 1, 0)
-    with pytest.raises(ConfigError, match="bytes has 257 tokens, the model's vocabulary only 100"):
+    with pytest.raises(ConfigError, match="bytes has 257 tokens, but the model's vocabulary only 100"):
         loader.load(section(files=files), 100, 1, 0)
 
 

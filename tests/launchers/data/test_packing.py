@@ -118,7 +118,7 @@ def test_a_model_that_hands_no_bounds_on_is_refused() -> None:
     batch = Sequences.of_rows(ROWS, SEQ_LEN, isolated=True).micro_batch(0, 2, CPU)
     inputs = model_inputs(batch)
     inputs.pop(LENGTHS)
-    with pytest.raises(ConfigError, match=r"data\.pack=true: .*llama.* does not hand on where records end"):
+    with pytest.raises(ConfigError, match=r"data\.pack=true: .*llama.* does not pass on where records end"):
         model("F")(**inputs)
 
 

@@ -91,7 +91,7 @@ def test_builds_once_and_aloud(
     assert Path(variables[0][ops.OP_LIBRARY_VARIABLE]).read_text() == "machine code"
     assert tally.read_text() == "fused_adam beside []\n"
     assert capsys.readouterr().err.splitlines() == [
-        "building DeepSpeed's fused_adam, once on this machine; a minute or two ...",
+        "building DeepSpeed's fused_adam, once per machine; this takes a minute or two ...",
         "built fused_adam in 0 s",
     ]
     assert list(cache.glob("*/build.*")) == []
@@ -169,7 +169,7 @@ def test_a_machine_without_a_compiler_says_what_it_lacks(plan_of: Callable[..., 
     needs_compiler = plan_of()
     reason = ops.unbuildable(needs_compiler)
     assert reason
-    assert "no C++ compiler (c++, g++, clang++) and no ninja; optimizer=adamw compiles nothing" in reason
+    assert "no C++ compiler (c++, g++, clang++) and no ninja: set optimizer=adamw, which compiles nothing" in reason
     with pytest.raises(BuildError, match="no C\\+\\+ compiler"):
         ops.prepare_ops(needs_compiler)
     assert ops.unbuildable(plan_of(implementation="torch")) is None

@@ -31,7 +31,7 @@ def plan() -> Callable[..., TrainingPlan]:
     [
         (["method=Z2"], "Z2: megatron-core's distributed optimizer partitions optimizer states only, which is Z1"),
         (["method=Z3+O"], "Z3: "),
-        (["method=C"], "C compiles decoder layers of transformers"),
+        (["method=C"], "C compiles transformers' decoder layers"),
         (["method=Q"], "Q replaces linear layers"),
         (["parallelism.pp=2", "parallelism.schedule=gpipe"], "its pipeline schedules are 1f1b, interleaved, not gpipe"),
         (

@@ -165,4 +165,4 @@ def test_a_broken_kernel_is_noticed(fault: str, tmp_path: Path, monkeypatch: pyt
     point, break_it = BROKEN[fault]
     assert verdict(point, tmp_path) == ""
     break_it(monkeypatch)
-    assert "the result is wrong by " in verdict(point, tmp_path)
+    assert "the result is off by " in verdict(point, tmp_path)

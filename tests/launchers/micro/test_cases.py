@@ -69,4 +69,4 @@ def test_a_collective_that_gives_another_result_is_noticed(place: CasePlace, mon
     point = MicroPoint(family="collectives", kind="all_reduce", sizes={"bytes": 400})
     assert collectives.collective(point, place).wrong() == ""
     monkeypatch.setattr(collectives.distributed, "all_reduce", lambda buffer: buffer.add_(1))
-    assert collectives.collective(point, place).wrong() == "rank 0 got another result than all_reduce gives"
+    assert collectives.collective(point, place).wrong() == "rank 0 got a wrong result from all_reduce"

@@ -98,8 +98,7 @@ def test_a_name_that_the_hub_has_not_is_one_line(hub: str, tmp_path: Path) -> No
     done = fetch(tmp_path, "someone/else", HF_ENDPOINT=hub)
     assert (
         last_line(done)
-        == "model.path=someone/else is neither a folder here nor a model of the Hugging Face hub that this user may "
-        "read"
+        == "model.path=someone/else is neither a local folder nor a Hugging Face hub model that this user can read"
     )
 
 
@@ -109,10 +108,10 @@ def test_a_name_that_the_hub_has_not_is_one_line(hub: str, tmp_path: Path) -> No
 def test_without_a_network_and_a_cache_it_is_one_line(tmp_path: Path, variables: dict[str, str], why: str) -> None:
     line = last_line(fetch(tmp_path, NAME, **variables))
     assert line.startswith(
-        f"model.path={NAME} is neither a folder here nor in the Hugging Face cache, and the hub cannot be reached: "
+        f"model.path={NAME} is neither a local folder nor in the Hugging Face cache, and the hub cannot be reached: "
     )
     assert why in line
 
 
 def test_what_is_no_name_is_one_line(tmp_path: Path) -> None:
-    assert "neither a folder here nor a name of the Hugging Face hub" in last_line(fetch(tmp_path, "not/a/name"))
+    assert "neither a local folder nor a Hugging Face hub name" in last_line(fetch(tmp_path, "not/a/name"))

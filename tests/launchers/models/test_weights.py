@@ -114,7 +114,7 @@ def change(folder: Path, **values: Any) -> None:
         ),
         (
             {"intermediate_size": 100},
-            "other shapes than in its config.json: model.layers.0.mlp.gate_proj.weight [96, 64], ",
+            "its shapes differ from its config.json: model.layers.0.mlp.gate_proj.weight [96, 64], ",
         ),
         (
             {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "head_dim": 16},
@@ -123,7 +123,7 @@ def change(folder: Path, **values: Any) -> None:
         ({"model_type": "other"}, "The checkpoint you are trying to load has model type `other`"),
         (
             {"model_type": "other", "auto_map": {"AutoConfig": "mine.Config"}},
-            "its model is code that comes with it: model.trust_remote_code=true",
+            "it ships its own model code: set model.trust_remote_code=true",
         ),
     ],
 )
@@ -159,7 +159,7 @@ def test_other_experts_than_the_configurations_are_refused(tmp_path: Path) -> No
     assert refused(tmp_path).startswith("it has model.layers.0.block_sparse_moe.experts.3.w1.weight, ")
     change(tmp_path, num_local_experts=4, intermediate_size=100)
     assert refused(tmp_path).startswith(
-        "other shapes than in its config.json: model.layers.0.mlp.experts.gate_up_proj [4, 192, 64], "
+        "its shapes differ from its config.json: model.layers.0.mlp.experts.gate_up_proj [4, 192, 64], "
     )
 
 

@@ -117,7 +117,7 @@ def test_a_step_that_is_told_twice_is_one(steps):
         (
             "(?P<step>[0-9]+) (?P<loss>.*)",
             ["10 1.0", "20 0.5"],
-            "step 20 after 10, but each step must be told: set its log interval to 1",
+            "step 20 after 10, but llmexp needs every step: set its log interval to 1",
         ),
         ("(?P<step>[0-9]+) (?P<loss>.*)", ["10 1.0", "1 0.5"], "step 1 after 10"),
         (
@@ -133,7 +133,7 @@ def test_a_step_that_is_told_twice_is_one(steps):
         (
             "loss (?P<loss>.*)",
             ["loss is high"],
-            "the group loss of engine.options.pattern took 'is high' from a line of the program",
+            "the group loss of engine.options.pattern matched 'is high' in a line of the program",
         ),
         ("loss(?P<loss> [0-9]+)?", ["losses"], "without its group loss"),
     ],

@@ -134,7 +134,7 @@ def test_a_program_that_took_gpus_because_of_a_ranks_variables_is_told_of_the_ot
     assert result.status is RunStatus.FAILED
     assert "NCCL" in result.reason
     assert result.reason.endswith(
-        "many programs take GPUs where they find RANK: engine.launcher=python starts one process without it"
+        "many programs use GPUs when RANK is set: engine.launcher=python starts one process without it"
     )
 
 

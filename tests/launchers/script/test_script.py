@@ -228,7 +228,7 @@ def test_a_program_that_prints_no_such_line_is_told_with_its_last_one(run: Run):
             {"text": "print('one'); print('two')"},
             "engine.options.pattern='…(?P<loss>[0-9.]+)…'; its ranks printed 2 lines, the last of rank 0: 'two'",
         ),
-        ({"steps": 2}, "after 2 of 4 steps: let it take more"),
+        ({"steps": 2}, "after 2 of 4 steps: let it run longer"),
         (
             {"report": "hook.step(tokens=16, loss=1.0)"},
             "have 16 tokens a rank, but batch.micro 2 x batch.accumulation 1 x data.seq_len 16 = 32",
@@ -267,7 +267,7 @@ def test_a_command_that_starts_nothing_is_said_before_anything_runs(command: str
         ),
         (
             ["pattern='loss: (?P<loss>.*'"],
-            "pattern=loss: (?P<loss>.* is no regular expression of Python: missing ), unterminated subpattern",
+            "pattern=loss: (?P<loss>.* is not a Python regular expression: missing ), unterminated subpattern",
         ),
         (["pattern='loss: (.*)'"], "pattern=loss: (.*) needs a group for the loss: (?P<loss>"),
         (
@@ -275,7 +275,7 @@ def test_a_command_that_starts_nothing_is_said_before_anything_runs(command: str
             "unknown group of engine.options.pattern 'lost': did you mean loss? choices are loss, step, samples, "
             "tokens",
         ),
-        (["pattern='(?P<loss>.*)'", "preset=trl"], "preset=trl: a preset knows how, so leave one of them out"),
+        (["pattern='(?P<loss>.*)'", "preset=trl"], "preset=trl: a preset has its own pattern: leave one of them out"),
         (
             ["patern=loss"],
             "unknown engine.options of engine=script 'patern': did you mean pattern? choices are command, preset, "

@@ -190,12 +190,12 @@ class TestAnswers:
         ("answer", "problem"),
         [
             (chunked(token("a"), event(error={"message": "no  memory"}), DONE), "reports in its stream: no memory"),
-            (chunked(token("a"), b"data: {oops\n\n"), "an event of the stream is not understood: {oops"),
-            (chunked(token("a"), b"data: [1]\n\n"), "an event of the stream is not understood: [1]"),
+            (chunked(token("a"), b"data: {oops\n\n"), "cannot parse an event of the stream: {oops"),
+            (chunked(token("a"), b"data: [1]\n\n"), "cannot parse an event of the stream: [1]"),
             (chunked(token("a")), "the stream ended before its last token"),
-            (sized("200 OK", b"<html>proxy</html>"), "the answer is no stream of events: <html>proxy</html>"),
-            (sized("200 OK", b""), "the answer is no stream of events: nothing"),
-            (chunked(b"data: \xff\n\n"), "an event of the stream is not understood: \ufffd"),
+            (sized("200 OK", b"<html>proxy</html>"), "the answer is not an event stream: <html>proxy</html>"),
+            (sized("200 OK", b""), "the answer is not an event stream: nothing"),
+            (chunked(b"data: \xff\n\n"), "cannot parse an event of the stream: \ufffd"),
         ],
     )
     def test_what_is_no_whole_answer(self, answer: bytes, problem: str) -> None:

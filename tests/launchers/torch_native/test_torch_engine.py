@@ -84,7 +84,7 @@ LOOPED = {"parallelism": {"dp": 1, "pp": 2, "virtual_stages": 2}, "batch": {"mic
     [
         ("F+R+C+Z1", PIPELINE, None),
         ("Q", PIPELINE, None),
-        ("Z2", PIPELINE, "Z2: engine=torch does not shard the stages of a pipeline by FSDP2: take Z1"),
+        ("Z2", PIPELINE, "Z2: engine=torch does not shard pipeline stages with FSDP2: use Z1"),
         ("Z3+O", PIPELINE, "Z3: "),
         (
             "Naive",

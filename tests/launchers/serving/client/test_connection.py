@@ -121,8 +121,8 @@ class TestFraming:
     @pytest.mark.parametrize(
         ("sent", "problem"),
         [
-            (b"SSH-2.0-OpenSSH_9.2\r\n", "the answer is no HTTP: "),
-            (CHUNKED + b"zz\r\n", "the answer is no HTTP: "),
+            (b"SSH-2.0-OpenSSH_9.2\r\n", "the answer is not HTTP: "),
+            (CHUNKED + b"zz\r\n", "the answer is not HTTP: "),
             (WHOLE + WHOLE, "the server sent a second answer"),
             (
                 b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
@@ -261,7 +261,7 @@ class TestFailures:
                     writer.write(chunk(b": ping\n\n" * 1000) if head == CHUNKED else b"x" * 8000)
                     await writer.drain()
 
-        assert ask(handle, Patience(answer_bytes=2**20)).problem == "the answer has more than 1 MiB"
+        assert ask(handle, Patience(answer_bytes=2**20)).problem == "the answer is larger than 1 MiB"
 
     def test_nobody_listens(self) -> None:
         async def asking(port: int) -> None:
@@ -271,7 +271,7 @@ class TestFailures:
         with contextlib.closing(socket.socket()) as unused:
             unused.bind(("127.0.0.1", 0))
             port = unused.getsockname()[1]
-            with pytest.raises(TransferError, match=rf"127.0.0.1:{port} takes no connection: .*refused"):
+            with pytest.raises(TransferError, match=rf"127.0.0.1:{port} cannot be reached: .*refused"):
                 run(asking(port))
 
     def test_a_server_that_takes_no_connection(self) -> None:
@@ -282,5 +282,5 @@ class TestFailures:
         with contextlib.closing(socket.socket()) as full:
             full.bind(("127.0.0.1", 0))
             full.listen(0)
-            with pytest.raises(TransferError, match=r"(took no connection within 0.05|sent nothing)"):
+            with pytest.raises(TransferError, match=r"(accepted no connection within 0.05|sent nothing)"):
                 run(asking(full.getsockname()[1]))

@@ -62,7 +62,7 @@ def test_an_https_address_is_asked_by_tls(certificate: Path, monkeypatch: pytest
 
 def test_a_certificate_that_nobody_trusts_is_refused(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
-    with pytest.raises(TransferError, match=r"takes no connection: .*(?i:certificate)"):
+    with pytest.raises(TransferError, match=r"cannot be reached: .*(?i:certificate)"):
         ask(certificate)
 
 

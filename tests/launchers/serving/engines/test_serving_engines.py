@@ -149,10 +149,10 @@ def test_requests_ask_for_every_adapter_in_turn() -> None:
         ("llama_cpp", replace(SERVED, adapters=ServedAdapters(number=2)), "serves no adapters here"),
         ("transformers", replace(GPU, devices=2), "from one device"),
         ("llama_cpp", replace(SERVED, devices=2), "from one device"),
-        ("llama_cpp", replace(SERVED, model=MIXTURE), "Llama models only"),
+        ("llama_cpp", replace(SERVED, model=MIXTURE), "only Llama models"),
         ("llama_cpp", replace(SERVED, dtype="bf16"), "set precision=fp32"),
         ("sglang", SERVED, "needs a GPU here"),
-        ("vllm", replace(SERVED, model=TINY.model_copy(update={"head_dim": 8})), "and model.head_dim=8"),
+        ("vllm", replace(SERVED, model=TINY.model_copy(update={"head_dim": 8})), "not model.head_dim=8"),
         ("vllm", replace(GPU, adapters=ServedAdapters(number=1, rank=513)), "adapters up to serve.adapters.rank=512"),
         ("vllm", replace(SERVED, stages=2), "set parallelism.pp=1"),
         ("vllm", replace(SERVED, knobs={"cuda_graphs": True}), "cuda_graphs=True: there are none"),
@@ -163,10 +163,14 @@ def test_requests_ask_for_every_adapter_in_turn() -> None:
         ("vllm", replace(SERVED, knobs={"quantization": "fp8"}), "quantization=fp8: the server has no kernel for it"),
         ("lightllm", SERVED, "needs a GPU"),
         ("lightllm", replace(GPU, knobs={"prefix_caching": False}), "prefix_caching=false needs chunked_prefill=false"),
-        ("lightllm", replace(GPU, knobs={"kv_dtype": "fp8"}), "no kv_dtype=fp8 for these models: choices are int8"),
+        (
+            "lightllm",
+            replace(GPU, knobs={"kv_dtype": "fp8"}),
+            "not support kv_dtype=fp8 for these models: choices are int8",
+        ),
         ("tgi", SERVED, "needs a GPU"),
         ("tgi", replace(GPU, dtype="fp32"), "set serve.dtype=bf16"),
-        ("tgi", replace(GPU, model=TINY.model_copy(update={"architecture": "qwen3"})), "has no Qwen3"),
+        ("tgi", replace(GPU, model=TINY.model_copy(update={"architecture": "qwen3"})), "does not support Qwen3"),
     ],
 )
 def test_what_an_engine_cannot_do_is_a_reason(name: str, served: ServingSpec, reason: str) -> None:
@@ -234,7 +238,7 @@ def test_a_container_gets_the_gpus_as_its_program_passes_them(program: str, gpus
 
 
 def test_another_program_for_containers_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"program=lxc starts no container: choices are docker, podman"):
+    with pytest.raises(ConfigError, match=r"program=lxc cannot start a container: choices are docker, podman"):
         engine("tgi").server(replace(GPU, knobs={"program": "lxc"}))
 
 

@@ -67,12 +67,12 @@ def test_texts_without_room_are_left_out_and_none_is_an_error(texts: PromptTexts
     task = MakerTask(tokenizer="bytes", vocab_size=512, is_own=False, texts=texts, wanted=5, max_tokens=200)
     longest = max(len(record["prompt"].encode()) for record in RECORDS)
     assert len(make(task.model_copy(update={"output_tokens": 10})).prompts) == 5
-    with pytest.raises(ConfigError, match="none of 9 prompts has room with its output in 20 tokens"):
+    with pytest.raises(ConfigError, match="none of 9 prompts fits with its output into 20 tokens"):
         make(task.model_copy(update={"max_tokens": 20, "output_tokens": longest}))
 
 
 def test_a_tokenizer_larger_than_the_vocabulary_is_refused(texts: PromptTexts) -> None:
-    with pytest.raises(ConfigError, match="=bytes has 257 tokens, the model's vocabulary only 256"):
+    with pytest.raises(ConfigError, match="=bytes has 257 tokens, but the model's vocabulary only 256"):
         make(MakerTask(tokenizer="bytes", vocab_size=256, is_own=False, texts=texts))
 
 
@@ -108,5 +108,5 @@ def test_texts_that_are_too_few_are_sent_again_and_that_is_said(texts: PromptTex
 
 def test_what_the_maker_says_is_the_reason(texts: PromptTexts) -> None:
     plan = plan_of(texts, "serve.texts.max_tokens=40", "serve.output.tokens=30")
-    with pytest.raises(BuildError, match=r"the prompts cannot be made: .* none of 9 prompts has room"):
+    with pytest.raises(BuildError, match=r"the prompts cannot be made: .* none of 9 prompts fits"):
         prompt_source(plan)
