@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         atexit.register(gc.freeze)  # the last collection would take a second where MLflow was imported, for nothing
         _open_closed_streams()
         if not _has_folder():
-            print("llmexp: the working directory is gone: go to another one (cd)", file=sys.stderr)
+            print("llmexp: the working directory no longer exists: cd to another one", file=sys.stderr)
             return 1
         _look_here_last()
         _speak_utf8()
@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"llmexp: {in_one_line(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("llmexp: interrupted; the same command goes on with what is missing", file=sys.stderr)
+        print("llmexp: interrupted; the same command resumes with what is missing", file=sys.stderr)
         return 130
 
 

@@ -64,8 +64,8 @@ def _without_dashes(message: str) -> str:
 
 def add_overrides(parser: Parser) -> None:
     """Add the arguments that say which runs are meant."""
-    parser.add_argument("overrides", nargs="*", help="group=option or key=value; commas sweep")
-    parser.add_argument("-m", "--multirun", action="store_true", help="accepted, and not needed: every run is a sweep")
+    parser.add_argument("overrides", nargs="*", help="group=option or key=value; commas make a sweep")
+    parser.add_argument("-m", "--multirun", action="store_true", help="accepted but not needed: every run is a sweep")
     parser.add_argument("-cd", "--config-dir", help="a folder with more groups and options, such as model/mine.yaml")
 
 
@@ -124,7 +124,7 @@ def _place_of(path: Path) -> Path:
     if not path.is_absolute() and (Path(OUTPUTS) / path).exists():
         return Path(OUTPUTS) / path
     raise ConfigError(
-        f"there is no {path}, nor {OUTPUTS}/{path}: name a run's folder, a sweep's or one that holds them"
+        f"{path} does not exist, nor does {OUTPUTS}/{path}: name a run's folder, a sweep's or one that holds them"
     )
 
 

@@ -57,13 +57,12 @@ def refuse_secret(key: str, value: str) -> None:
         return
     if section.endswith(".environment") and is_secret_name(name) and value:
         raise ConfigError(
-            f"{key} would be recorded with its value: leave it out and export {name} in the shell, which "
-            "ranks inherit it from"
+            f"{key} would be recorded with its value: leave it out and export {name} in the shell; ranks inherit it"
         )
     if found := secret_in(value) or secret_in(f"{name}={value}"):
         raise ConfigError(
-            f"{key} holds {found}, which would be recorded: leave it out, and let a variable of the shell or "
-            "the tool's own login say it"
+            f"{key} holds {found}, which would be recorded: leave it out, and use a shell variable or the tool's own "
+            f"login instead"
         )
 
 

@@ -29,8 +29,8 @@ def strangers(runs: Iterable[RunFolder]) -> dict[str, list[RunFolder]]:
 def refused(runs: Iterable[RunFolder]) -> str:
     """Say why some of these runs are not copied to their planned tracker and what to do; empty where all may be."""
     named = ", ".join(f"{len(those)} to {redact(uri)}" for uri, those in strangers(runs).items())
-    todo = "`llmexp sync --yes` copies them there where these trackers are yours, `llmexp sync --uri URI` elsewhere"
-    return f"runs would go where only their folders say ({named}): {todo}" if named else ""
+    todo = "`llmexp sync --yes` copies them there if you trust these trackers, `llmexp sync --uri URI` elsewhere"
+    return f"only the runs' folders name these trackers ({named}): {todo}" if named else ""
 
 
 def copy_runs(runs: Sequence[RunFolder], chosen: Mapping[str, str]) -> bool:

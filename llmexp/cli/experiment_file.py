@@ -57,7 +57,7 @@ def write_experiment(draft: Draft, folder: Path, name: str) -> Path:
     """Write a draft below a folder for --config-dir and return its path; raises ConfigError where a file is there."""
     path = folder / "experiment" / f"{name}.yaml"
     if path.exists():
-        raise ConfigError(f"{path} is there already: --name gives this one another name")
+        raise ConfigError(f"{path} already exists: choose another name with --name")
     content = {
         "defaults": [{f"override /{group}": option} for group, option in draft.groups.items()],
         **draft.keys,

@@ -35,7 +35,7 @@ def explain(error: Exception) -> ConfigError:
     if isinstance(error, MissingMandatoryValue):
         return ConfigError(f"{error.full_key} is missing: set {error.full_key}=<value>")
     if isinstance(error, MarkedYAMLError) and error.problem_mark:
-        return ConfigError(f"{error.problem_mark.name}:{error.problem_mark.line + 1}: no YAML: {error.problem}")
+        return ConfigError(f"{error.problem_mark.name}:{error.problem_mark.line + 1}: not YAML: {error.problem}")
     unset = next((each for each in chain if isinstance(each, ConfigAttributeError | ConfigKeyError)), None)
     if unset and (typed := re.search(r"Could not override '([^']+)'", str(error))):
         return _unknown_key(typed[1], unset)
@@ -64,7 +64,7 @@ def _unknown_key(key: str, error: OmegaConfBaseException) -> ConfigError:
         else []
     )
     if key.startswith("hydra.launcher.") and not beside:
-        return ConfigError(f"{key} is of a launcher such as hydra/launcher=slurm, and the command line names none")
+        return ConfigError(f"{key} belongs to a launcher such as hydra/launcher=slurm, and the command line names none")
     if elsewhere := of_other_tasks(key):
         return elsewhere
     guess = nearest(str(error.key), beside)

@@ -168,7 +168,7 @@ def _load(point: EntryPoint) -> None:
 
 def _check_name(point: EntryPoint, own: str) -> None:
     if own != point.name:
-        raise FailedCheckError(f"its name is '{own}', and its entry point's '{point.name}': both have to be the same")
+        raise FailedCheckError(f"its name is '{own}', but its entry point is '{point.name}': the two must match")
 
 
 def _files(points: Sequence[EntryPoint]) -> Iterator[Check]:
@@ -271,6 +271,6 @@ def _check_metric(trial: Trial, name: str) -> None:
     result = trial.training("torch", TWO).result
     found = result.metrics.get(name) if result else None
     if found is None:
-        raise FailedCheckError("it is None of a run of the tiny model with one step of warm-up and four measured")
+        raise FailedCheckError("it is None for a run of the tiny model with one step of warm-up and four measured")
     if not math.isfinite(found.mean):
         raise FailedCheckError(f"it is {found.mean}")

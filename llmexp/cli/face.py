@@ -58,7 +58,7 @@ def run(*words: str, config_dir: Place | None = None) -> list[MeasuredRun]:
     """
     with _as_library():
         if not words:
-            raise ConfigError('no run is named: llmexp.run("method=Naive", "model=tiny") measures one')
+            raise ConfigError('no run given: llmexp.run("method=Naive", "model=tiny") measures one')
         args = _arguments(words, config_dir)
         if task := idle_task():
             _LOGGER.warning("%s", idle_line(task))
@@ -123,7 +123,7 @@ def idle_line(task: str) -> str:
 def _arguments(words: Sequence[str], config_dir: Place | None) -> Namespace:
     for word in words:
         if not isinstance(word, str):
-            raise ConfigError(f"{word!r} is no word of a command line: write each as a text, such as 'model=7b'")
+            raise ConfigError(f"{word!r} is not a string: write each word as one, such as 'model=7b'")
     return Namespace(overrides=list(words), config_dir=None if config_dir is None else str(Path(config_dir)))
 
 

@@ -28,7 +28,7 @@ def show_findings(args: Namespace, words: Sequence[str]) -> int:
     for flag in ("largest_batch", "into", "figure", "style", "html", "open", "setup", "missing"):
         if getattr(args, flag):
             raise ConfigError(
-                f"--{flag.replace('_', '-')} is of llmexp report without findings: findings takes --claims and --format"
+                f"--{flag.replace('_', '-')} does not go with llmexp report findings, which takes --claims and --format"
             )
     known = [(reference, rows) for reference in references() if (rows := reference.claim_rows())]
     published = tuple(row for _, rows in known for row in rows)

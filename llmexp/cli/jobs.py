@@ -195,4 +195,4 @@ def _check_one_sweep(first: RunPlan, plan: RunPlan) -> None:
     if any(
         getattr(plan.config, section) != getattr(first.config, section) for section in ("sweep", "tracking", "budget")
     ):
-        raise ConfigError("sweep.name, sweep.outputs, tracking and budget are of a whole sweep: give each one value")
+        raise ConfigError("sweep.name, sweep.outputs, tracking and budget apply to a whole sweep: give each one value")

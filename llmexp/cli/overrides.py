@@ -37,7 +37,7 @@ def accept(loader: ConfigLoader, words: Sequence[str]) -> list[str]:
     if any(word.startswith("detach=") for word in as_typed(words)) and not any(
         word.startswith("hydra/launcher=") for word in words
     ):
-        raise ConfigError("detach is hydra/launcher=slurm's, and the command line names no launcher")
+        raise ConfigError("detach belongs to hydra/launcher=slurm, and the command line names no launcher")
     words = spelled_out(loader, words)
     groups = groups_of(loader)
     parsed = OverridesParser.create(config_loader=loader).parse_overrides(list(words))
@@ -110,7 +110,9 @@ def _named(group: str, choice: str, value: Any) -> str:
     """
     if isinstance(value, list | dict):
         names = choice.partition("=")[2].strip("[]{}")
-        raise ConfigError(f"{choice}: {group} takes an option's name, and of several names one a run: {group}={names}")
+        raise ConfigError(
+            f"{choice}: {group} takes the name of an option, or several names for one run each: {group}={names}"
+        )
     return f"{group}={_quoted(choice)}"
 
 

@@ -25,4 +25,4 @@ def write_page(text: str, what: str, path: Path | None, shown: bool) -> None:
         raise RecordError(f"{path} cannot be written: {error}") from None
     print(f"{path}: {what}, {len(text.encode()) / 1e3:,.0f} kB")
     if shown and not webbrowser.open(path.resolve().as_uri()):
-        print("no browser is found here; open that file in one")
+        print("no browser found here: open the file in one")

@@ -51,7 +51,7 @@ def place_of(group: str, name: str) -> ConfigError | None:
     if group == "model" and (Path(name) / CONFIG_FILE).is_file():
         return ConfigError(f"unknown model '{name}': did you mean the folder here? write model=./{name}")
     if group == "data" and Path(name).exists():
-        return ConfigError(f"unknown data '{name}': did you mean what lies here? write {_reading(name)}")
+        return ConfigError(f"unknown data '{name}': did you mean the path here? write {_reading(name)}")
     return None
 
 
@@ -70,8 +70,8 @@ def _meant(loader: ConfigLoader, word: str) -> list[str]:
         return [word]
     if len(places) < len(values):
         raise ConfigError(
-            f"{word}: {places[0]} is a place and not an option, and the two are not swept together: run one "
-            "after the other"
+            f"{word}: {places[0]} is a path, not an option, and the two cannot be swept together: run one after the "
+            f"other"
         )
     paths = [_quoted(_folder(str(Path(place).expanduser()) if place.startswith("~") else place)) for place in places]
     if group == "model":

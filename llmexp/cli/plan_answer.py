@@ -54,11 +54,11 @@ def check_budget(plans: Sequence[RunPlan], budget: TrainingBudget) -> None:
     asked = f"--for {budget.kind}={budget.said}"
     if budget.kind == EPOCHS:
         raise ConfigError(
-            f"{asked}: the records of the data are counted by a run: measure one, then llmexp report {asked}; "
+            f"{asked}: only a run counts the data's records: measure one, then llmexp report {asked}; "
             "a plan takes tokens, as in --for tokens=300e9"
         )
     if not all(get_task(plan.config.task.name).trains for plan in plans):
-        raise ConfigError(f"{asked}: is of runs that train, and task={plans[0].config.task.name} does not")
+        raise ConfigError(f"{asked}: applies to training only, and task={plans[0].config.task.name} does not")
 
 
 def budget_words(cost: Cost, budget: TrainingBudget | None) -> str:
@@ -66,7 +66,9 @@ def budget_words(cost: Cost, budget: TrainingBudget | None) -> str:
     if budget is None:
         return ""
     taken = budget_cost(cost, budget)
-    return f"{budget.words}: " + (f"about {taken.words}, at that speed" if taken else "not known, as the speed is not")
+    return f"{budget.words}: " + (
+        f"about {taken.words}, at that speed" if taken else "unknown, because the speed is unknown"
+    )
 
 
 def sizes(fit: Fit) -> str:
@@ -79,7 +81,7 @@ def _fits(plan: RunPlan) -> str:
     if fit is None:
         return ""
     where = "a rank" if plan.config.hardware.device == "cpu" else "a device"
-    why = {True: "; state alone is more", False: "; it would be tried all the same"}[fit.certain]
+    why = {True: "; state alone is more", False: "; it would be tried anyway"}[fit.certain]
     return f"{fit.verdict} ({sizes(fit)} {where}){why * (fit.verdict == 'no')}"
 
 

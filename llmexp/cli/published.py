@@ -26,7 +26,8 @@ def show_published(reference: Reference, args: Namespace, words: Sequence[str]) 
     for flag in _NOT_HERE:
         if getattr(args, flag):
             raise ConfigError(
-                f"--{flag.replace('_', '-')} is not of llmexp report {reference.name}: it takes --format, --html, …"
+                f"--{flag.replace('_', '-')} does not go with llmexp report {reference.name}, which takes --format, "
+                f"--html, …"
             )
     _refuse_numbers(reference, words)
     names = [name for word in words if (name := reference.view_named(word))]

@@ -60,14 +60,14 @@ def reproduce(earlier: RunFolder, trusted: bool = False) -> int:
         raise RecordError(f"{earlier.path} has no result to reproduce: it is {earlier.state()}")
     plan = planned_again(earlier)
     if not trusted and (more := beyond(plan, earlier)):
-        raise ConfigError(f"{earlier.path} would have this done here: {'; '.join(more)}: where you know it, add --yes")
+        raise ConfigError(f"{earlier.path} would do this here: {'; '.join(more)}: if you trust it, add --yes")
     check_store(plan)
     elsewhere = None if result.status is RunStatus.SKIPPED else other_hardware(plan, detect())
     if elsewhere:
         print(ReproductionVerdict(None, elsewhere))
         return 1
     again, repeats = folder_of(plan), plan.config.measure.repeats
-    print(f"measuring {earlier.path} again, by {repeats} processes, into {again.path}", flush=True)
+    print(f"measuring {earlier.path} again, with {repeats} processes, into {again.path}", flush=True)
     remeasure(plan, again)
     comparison = compare(earlier, again)
     verdict = judge(comparison)

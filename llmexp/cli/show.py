@@ -59,7 +59,7 @@ def _memory(plan: RunPlan, memory: MemoryEstimate) -> str:
     host = f"{memory.host / GIB:.4g} GiB on the host, x {plan.ranks_per_node} ranks{_of(hardware.host_memory_bytes)}"
     ranks = plan.ranks_per_node
     lack = memory.shortage(ranks, hardware.memory_bytes, hardware.host_memory_bytes)
-    verdict = "\nit cannot fit, so it would be skipped (force=true tries)" if lack else ""
+    verdict = "\nit cannot fit, so it would be skipped (force=true tries it)" if lack else ""
     return f"a rank holds for certain {device} and {host}\n{memory.arithmetic}{verdict}"
 
 

@@ -44,7 +44,7 @@ def print_status(folders: Sequence[RunFolder]) -> None:
         print(f"{len(found)} runs: {', '.join(f'{count} {state}' for state, count in states)}")
     if undone := [state for state in OPEN if any(standing.state == state for standing in found)]:
         print(
-            f"{', '.join(sorted(undone))}: the same command does these runs and keeps the others; llmexp logs "
+            f"{', '.join(sorted(undone))}: the same command measures these runs and keeps the others; llmexp logs "
             "RUN shows what a run printed"
         )
 
@@ -60,7 +60,7 @@ def jobs_under_way(folders: Sequence[RunFolder]) -> dict[Path, StatusJob]:
     try:
         return {run.folder.path: (run, state) for run, state in reconcile(known).items()}
     except SlurmError as error:
-        print(f"llmexp: SLURM does not answer, so its jobs are as their folders say: {error}", file=sys.stderr)
+        print(f"llmexp: SLURM does not answer, so its jobs' states come from their folders: {error}", file=sys.stderr)
         return {}
 
 
@@ -71,7 +71,7 @@ def with_job(standing: RunOverview, job: StatusJob | None) -> RunOverview:
     submitted, state = job
     told = f"job {submitted.job} {state}"
     if state.is_hopeless:
-        told += "; the same command again takes it up, or llmexp cancel ends it"
+        told += "; the same command resumes it, or llmexp cancel ends it"
     if state.name in ("PENDING", "CONFIGURING"):
         return replace(standing, state="queued", reason=told, repeats=0, samples=0)
     return replace(standing, state="running", reason=told)

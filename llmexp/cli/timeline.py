@@ -29,7 +29,7 @@ def check_there_is(path: Path) -> None:
 
 def untraced(folder: RunFolder) -> str:
     """Return what a run without a trace is told."""
-    return f"{folder.path} has no trace: a run with measure.profile=true leaves one"
+    return f"{folder.path} has no trace: set measure.profile=true to record one"
 
 
 def _trace_of_run(path: Path, rank: int) -> tuple[str, Path]:

@@ -29,7 +29,7 @@ def show(run: Profiled) -> None:
 
 
 def _damage(truncated: bool, odd_events: int) -> str:
-    cut = ["the file ends within its events: what is missing is not counted"] * truncated
+    cut = ["the file is cut off within its events: the missing ones are not counted"] * truncated
     return "; ".join(
         [*cut, *[f"{odd_events} events that are damaged or have no usable times are left out"] * bool(odd_events)]
     )

@@ -51,7 +51,7 @@ def own_folder(args: Namespace) -> Path | None:
         return None
     folder = Path(args.config_dir).resolve()
     if not folder.is_dir():
-        raise ConfigError(f"--config-dir {args.config_dir}: there is no such folder")
+        raise ConfigError(f"--config-dir {args.config_dir}: no such folder")
     for known in known_files():
         own = folder / known.name
         if own.is_file() and not own.samefile(known.path):

@@ -69,7 +69,7 @@ def check_store(outputs: Path) -> Finding:
     if unsafe := unsafe_for_sqlite(outputs):
         return Finding("warn", "store", f"{unsafe}; runs with tracking=mlflow are refused: {ELSEWHERE}")
     return Finding(
-        "ok", "store", f"{outputs} lies on {filesystem(nearest_existing(outputs))}: MLflow's SQLite store can be there"
+        "ok", "store", f"{outputs} is on {filesystem(nearest_existing(outputs))}, which can hold MLflow's SQLite store"
     )
 
 
@@ -77,11 +77,11 @@ def check_ports() -> Finding:
     """Check that ranks can meet on 127.0.0.1 and that the default port of `llmexp ui` is free."""
     if not _can_bind(0):
         return Finding(
-            "fail", "ports", "no port of 127.0.0.1 can be taken, and ranks meet there: is the loopback interface up?"
+            "fail", "ports", "no port of 127.0.0.1 can be opened, and ranks meet there: is the loopback interface up?"
         )
     if not _can_bind(UI_PORT):
-        return Finding("warn", "ports", f"127.0.0.1:{UI_PORT} is taken: llmexp ui --port takes another")
-    return Finding("ok", "ports", f"127.0.0.1:{UI_PORT} is free for llmexp ui, and others are for the ranks")
+        return Finding("warn", "ports", f"127.0.0.1:{UI_PORT} is in use: choose another port with llmexp ui --port")
+    return Finding("ok", "ports", f"127.0.0.1:{UI_PORT} is free for llmexp ui, and ranks can open others")
 
 
 def check_slurm() -> Finding:
@@ -117,7 +117,9 @@ def check_load() -> Finding:
     said = f"load average {load:.1f} on {cores} core{'s' * (cores > 1)}"
     if load > BUSY_SHARE * cores:
         return Finding(
-            "warn", "load", f"{said}: other programs compute here, and would be measured too; wait for them or end them"
+            "warn",
+            "load",
+            f"{said}: other programs are computing here, which would disturb a measurement; wait for them or end them",
         )
     return Finding("ok", "load", said)
 

@@ -24,22 +24,22 @@ def check_run(plan: RunPlan, node: Detected | None) -> Iterator[Finding]:
     if not lacking:
         engine = get_engine(plan.config.task.name, plan.config.engine.name)
         uncompiled = engine.unbuildable(plan) or uncompilable(plan)
-        yield Finding("fail" if uncompiled else "ok", "compiler", uncompiled or "the run lacks none")
+        yield Finding("fail" if uncompiled else "ok", "compiler", uncompiled or "the run needs no other one")
     skipped = certain_skip(plan, None if elsewhere else node) or missing_server(plan)
-    says = f"would be skipped: {skipped}" if skipped else "is supported, and its memory may suffice"
+    says = f"would be skipped: {skipped}" if skipped else "is supported, and its memory may be enough"
     yield Finding("warn" if skipped else "ok", "run", f"{plan.config.task.name} {plan.name} {says}")
 
 
 def _hardware(plan: RunPlan, elsewhere: str | None, *, later: bool) -> Finding:
     taken = f"hardware={plan.config.hardware.name}, {plan.ranks_per_node} ranks on a node"
     return Finding(
-        "fail" if elsewhere else "ok", "hardware", elsewhere or (f"{taken}: its job looks at that" if later else taken)
+        "fail" if elsewhere else "ok", "hardware", elsewhere or (f"{taken}: its job checks that" if later else taken)
     )
 
 
 def _engine(plan: RunPlan, lacking: str | None) -> Finding:
     config = plan.config
-    has = f"engine={config.engine.name} has in runtime={config.runtime.name} what its ranks import"
+    has = f"runtime={config.runtime.name} has what the ranks of engine={config.engine.name} import"
     return Finding("fail" if lacking else "ok", "engine", lacking or has)
 
 

@@ -29,7 +29,7 @@ OPTIONAL = {
     "matplotlib": "no pictures",
     "bitsandbytes": "no Q",
     "datasets": "no data=hf",
-    "pynvml": "no power, clocks and throttling of GPUs; it is in nvidia-ml-py",
+    "pynvml": "no power, clocks and throttling of GPUs; pip install nvidia-ml-py",
 }
 
 
@@ -39,7 +39,7 @@ def check_python() -> Finding:
     if sys.version_info[:2] < OLDEST_PYTHON:
         return Finding("fail", "python", f"{said}: llmexp needs 3.11 or 3.12")
     if sys.version_info[:2] > NEWEST_PYTHON:
-        return Finding("warn", "python", f"{said}: runs were tested with 3.11 and 3.12")
+        return Finding("warn", "python", f"{said}: llmexp was tested with 3.11 and 3.12")
     return Finding("ok", "python", said)
 
 
@@ -51,7 +51,7 @@ def check_torch() -> Finding:
         return Finding(
             "warn",
             "torch",
-            "not installed: planning and reports work, measuring does not; make installs it, or pip install torch",
+            "not installed: planning and reports work, but measuring does not; run make, or pip install torch",
         )
     made_by = vendor()
     if made_by and made_by.name == "AMD":

@@ -73,9 +73,9 @@ def _reason(submitted: Submitted, state: JobState) -> str:
     began = any(event["status"] == "running" for event in submitted.folder.events())
     before = "" if began else " before the run began"
     if state.is_hopeless:
-        return f"{job} would wait for ever: {state.reason}"
+        return f"{job} would wait forever: {state.reason}"
     if state.name == FORGOTTEN:
-        return f"{job} is gone, SLURM keeps no record of its end, and it left no result"
+        return f"{job} is gone, SLURM has no record of how it ended, and it left no result"
     return (
         f"{job} ended {state.name}{where}{before}"
         f"{_last_words(submitted) if state.name in ('FAILED', 'COMPLETED') else ''}"

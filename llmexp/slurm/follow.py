@@ -69,14 +69,14 @@ class Followed:
         if not finalize_ended(self.submitted, state):
             say(
                 f"{self.submitted.label} · job {self.submitted.job} is {state}, "
-                "yet something is at work in its folder; llmexp status tells later"
+                "yet something is writing to its folder; see llmexp status later"
             )
         elif result := self.submitted.new_result():
             self._tell(result)
         else:
             say(
                 f"{self.submitted.label} · job {self.submitted.job} is {state} "
-                "and never came to the run; its earlier result stays"
+                "and never reached the run; its earlier result stays"
             )
 
     def _is_let_go(self, state: JobState) -> bool:
@@ -94,7 +94,7 @@ class Followed:
             self._warned = state.reason
             run = self.submitted
             say(
-                f"{run.label} · job {run.job} cannot be placed as it asks: {state.reason}; "
+                f"{run.label} · job {run.job} cannot be scheduled as requested: {state.reason}; "
                 f"llmexp cancel {run.folder.path} ends it"
             )
 
@@ -146,10 +146,10 @@ class _Asking:
     def _bear(self, error: SlurmError) -> None:
         if self._silent_since_s is None:
             self._silent_since_s = time.monotonic()
-            say(f"SLURM does not answer ({error}); its jobs go on, and so does the waiting")
+            say(f"SLURM does not answer ({error}); its jobs continue, and so does the waiting")
         elif time.monotonic() - self._silent_since_s > self.options.patience_s:
             told = limit("hydra.launcher.patience_s", self.options.patience_s)
-            raise SlurmError(f"no answer from SLURM within {told} ({error}); llmexp status tells later")
+            raise SlurmError(f"no answer from SLURM within {told} ({error}); see llmexp status later")
 
 
 def follow(

@@ -218,7 +218,7 @@ def _check(line: dict[str, Any]) -> None:
     if not all(isinstance(text, str) for text in (*texts, number)) or not isinstance(task, int | None):
         raise TypeError(f"a line has other values: {line}")
     if not _NUMBER.fullmatch(number):
-        raise TypeError(f"'{number}' is no job's number")
+        raise TypeError(f"'{number}' is not a job number")
 
 
 def _append(lines: Iterable[tuple[RunFolder, dict[str, Any]]]) -> None:

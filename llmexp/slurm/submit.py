@@ -173,4 +173,4 @@ def _refusal(text: str) -> ConfigError | SlurmError:
     if "contact slurm controller" in said or UNSURE.search(said):
         return SlurmError(f"sbatch: {said}")
     why = said or next(iter(text.strip().splitlines()[-1:]), "without a word")
-    return ConfigError(f"sbatch refuses the jobs: {why}; the keys of hydra.launcher say what is asked")
+    return ConfigError(f"sbatch refuses the jobs: {why}; the keys of hydra.launcher set the request")

@@ -29,7 +29,7 @@ def main(sweep: Path, name: str) -> None:
     except LlmexpError as error:
         sys.exit(f"llmexp: {error}")
     if folder is None or plan is None:
-        sys.exit("llmexp: this job does nothing: its run was submitted again, as nobody knew of this one")
+        sys.exit("llmexp: this job does nothing: its run was submitted again because this job was not recorded")
     run_allocated(plan, folder)
 
 

@@ -74,7 +74,7 @@ def cancel(folders: Sequence[RunFolder], named: Sequence[Path]) -> bool:
     print(
         f"cancelled: job {', '.join(str(run.job) for run in jobs)}"
         if jobs
-        else "no SLURM job of these is queued or running"
+        else "no SLURM job of these runs is queued or running"
     )
     return not left
 
@@ -88,13 +88,14 @@ def _below(named: Sequence[Path], folders: Sequence[RunFolder]) -> tuple[list[Ru
     there = [folder for folder in folders if any(folder.path.resolve().is_relative_to(root) for root in roots)]
     elsewhere = dict.fromkeys(folder.path.resolve().parent for folder in folders if folder not in there)
     return there, [
-        f"a link leads to {sweep}; if that is yours, llmexp cancel {sweep} ends its jobs" for sweep in elsewhere
+        f"a link leads to {sweep}; if it is yours, llmexp cancel {sweep} ends its jobs" for sweep in elsewhere
     ]
 
 
 def _not_own(run: Submitted) -> str:
     return (
-        f"job {run.job} goes on: by SLURM's word it is not of {run.folder.path.parent}; scancel {run.job} would end it"
+        f"job {run.job} keeps running: SLURM says that it does not belong to {run.folder.path.parent}; scancel "
+        f"{run.job} would end it"
     )
 
 

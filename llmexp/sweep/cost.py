@@ -29,8 +29,8 @@ _TELLING = (RunStatus.SUCCESS, RunStatus.OOM, RunStatus.TIMEOUT)
 # Sources in the order of trust; published rates stand between the two, each by the name of its reference.
 _RUNS = {
     "nothing": "{} answered or skipped already",
-    "same": "{} as they took before",
-    "like": "{} as runs like them took",
+    "same": "{} by their own earlier time",
+    "like": "{} by the time of similar runs",
 }
 _GUESSES = {
     "pilot": "{} by steps measured just now",
@@ -121,7 +121,7 @@ def cost_line(costs: Sequence[Cost]) -> str:
     """
     sources = Counter(cost.source for cost in costs)
     if sources["nothing"] == len(costs):
-        return "expected cost: none, every run is answered or skipped already"
+        return "expected cost: none, every run already has an answer or is skipped"
     known = [cost for cost in costs if cost.held_s]
     if not known:
         return (

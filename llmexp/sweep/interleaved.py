@@ -58,8 +58,8 @@ def check_one_driver(plans: Sequence[RunPlan], launcher: str) -> None:
     """Raise ConfigError where the repeats of runs that a launcher gives drivers of their own are to be interleaved."""
     if any(plan.config.is_interleaved for plan in plans):
         raise ConfigError(
-            f"measure.order=interleaved: hydra/launcher={launcher} gives each run a driver of its own, so that no two "
-            "can take turns; leave one of the two out"
+            f"measure.order=interleaved: hydra/launcher={launcher} gives each run its own driver, so runs cannot take "
+            f"turns: leave one of the two out"
         )
 
 

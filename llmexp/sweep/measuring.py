@@ -60,7 +60,7 @@ def records_named(folder: RunFolder) -> Iterator[None]:
             raise interrupt from None
         if isinstance(error, LlmexpError):
             raise
-        raise RecordError(f"{folder.path.name}: {error}; the same command goes on with it") from error
+        raise RecordError(f"{folder.path.name}: {error}; the same command resumes it") from error
 
 
 def _interrupt_before(error: BaseException) -> KeyboardInterrupt | None:

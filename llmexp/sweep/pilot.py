@@ -88,7 +88,7 @@ def _measured(pilot: RunPlan) -> Pace | None:
     """Measure the pilot and return its pace; None where it did not succeed."""
     from llmexp.launch.run import run_one
 
-    say(f"{pilot.name} · a few {pilot.sample_name}s, to say what the sweep will cost")
+    say(f"{pilot.name} · a few {pilot.sample_name}s, to estimate what the sweep will cost")
     task, began_s = get_task(pilot.config.task.name), time.monotonic()
     # What it meets, the sweep's own runs will meet and say.
     with suppress(LlmexpError, OSError), _folder(pilot) as folder:

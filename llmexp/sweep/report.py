@@ -87,8 +87,8 @@ def _written(table: Report, texts: Mapping[Path, str], picture: Path) -> list[Pa
     drawn = draw_report(table, picture) if can_draw() else []
     if not drawn:
         print(
-            "no pictures: matplotlib is not installed here; "
-            "where it is, llmexp report --figure FILE draws them from the folders"
+            "no pictures: matplotlib is not installed; where it is, llmexp report --figure FILE draws them from the "
+            "folders"
         )
     pages = _pages(table, picture.with_suffix(".html"))
     for path, text in texts.items():

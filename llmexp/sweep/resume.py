@@ -73,7 +73,7 @@ def restored_plan(plan: RunPlan, folder: RunFolder, earlier: RunResult) -> str:
         folder.write(
             folder.plan_path, known.model_copy(update={"overrides": overrides_of(earlier.command), "skip": skip})
         )
-        return "; its plan.json was lost and is written again"
+        return "; its plan.json was missing and was written again"
     except RecordError:  # another version wrote it, and can read it
         pass
     return ""

@@ -174,7 +174,7 @@ def test_an_interrupt_ends_the_turn_and_removes_the_checkout(side, tmp_path, num
         until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
         program.send_signal(number)
         said = program.stderr.read()
-    assert (program.returncode, b"the same command goes on" in said) == (130, True)
+    assert (program.returncode, b"the same command resumes" in said) == (130, True)
     assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
     # A checkout is a folder of its own, which git lists.
     listed = subprocess.run([*git, "worktree", "list"], capture_output=True, text=True, check=True).stdout
@@ -203,14 +203,14 @@ def test_a_side_that_refuses_what_was_planned_ends_it_with_its_own_words(llmexp,
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("HEAD", "HEAD"), "no run is named"),
-        (("no_such_commit", "HEAD", *WORDS), "there is no no_such_commit"),
+        (("HEAD", "HEAD"), "no run given"),
+        (("no_such_commit", "HEAD", *WORDS), "no_such_commit does not exist"),
         (("{old}", "{refusing}", *WORDS), "cannot run this: it cannot"),
         (("{old}", "{old}", "--", "method=Naiv"), "Naiv"),
         (("{old}", "engine=no_such", *WORDS), "no_such"),
         (("{old}", "method=F,R", "--", "method=Naive", "model=tiny", "hardware=cpu"), "the sides make 1 and 2 runs"),
         (("{old}", "{old}", *WORDS, "sweep.control=true"), "a control is always measured"),
-        (("{old}", "{old}", "--repeats", "3", *WORDS), "from 4 on"),
+        (("{old}", "{old}", "--repeats", "3", *WORDS), "of at least 4"),
         (("{old}", "{old}", "--margin", "2", *WORDS), "--margin is '2'"),
         (("{old}", "{old}", "--metric", "speed", *WORDS), "unknown metric with a better direction 'speed'"),
     ],

@@ -103,7 +103,7 @@ def test_options_from_a_folder_of_ones_own_are_planned(here: Path) -> None:
         (("modl=7b",), "unknown key 'modl': did you mean model? "),
         (("--json",), "'--json' is neither key=value nor a command: "),
         (("method=R\n+Z3+K",), "cannot read 'method=R; +Z3+K': "),
-        ((7,), "7 is no word of a command line: write each as a text, such as 'model=7b'"),
+        ((7,), "7 is not a string: write each word as one, such as 'model=7b'"),
     ],
 )
 def test_wrong_words_raise_one_line_and_print_nothing(
@@ -118,7 +118,7 @@ def test_wrong_words_raise_one_line_and_print_nothing(
 
 
 def test_a_run_without_words_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no run is named"):
+    with pytest.raises(ConfigError, match="no run given"):
         llmexp.run()
 
 

@@ -102,7 +102,7 @@ def test_without_a_terminal_the_missing_flag_is_named(llmexp, tmp_path, monkeypa
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     code, _, err = llmexp("init", "--task", "pretrain")
     assert code == 2
-    assert "--model answers it" in err
+    assert "answer it with --model" in err
 
 
 def test_a_file_that_is_there_is_kept(llmexp, tmp_path, monkeypatch):
@@ -111,5 +111,5 @@ def test_a_file_that_is_there_is_kept(llmexp, tmp_path, monkeypatch):
     before = Path("my/conf/experiment/mine.yaml").read_text()
     code, _, err = llmexp("init", *FLAGS, "--compare", "L")
     assert code == 2
-    assert "is there already" in err
+    assert "already exists" in err
     assert Path("my/conf/experiment/mine.yaml").read_text() == before

@@ -40,7 +40,7 @@ def test_a_folder_that_is_gone_is_one_line(tmp_path: Path) -> None:
     (gone := tmp_path / "gone").mkdir()
     found = shell(f"rmdir {gone}; {LLMEXP} {PLAN}", gone)
     assert (found.returncode, found.stdout) == (1, "")
-    assert found.stderr == "llmexp: the working directory is gone: go to another one (cd)\n"
+    assert found.stderr == "llmexp: the working directory no longer exists: cd to another one\n"
 
 
 @pytest.mark.parametrize("name", ["two\nlines", "\x1b[31mred", "x" * 20_000])

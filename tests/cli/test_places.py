@@ -67,7 +67,7 @@ def test_what_is_typed_besides_wins_wherever_it_stands() -> None:
 @pytest.mark.parametrize(
     ("word", "reason"),
     [
-        ("model=7b,./mine", "./mine is a place and not an option, and the two are not swept together"),
+        ("model=7b,./mine", "./mine is a path, not an option, and the two cannot be swept together"),
         ("data=./mine.txt", "data=text"),
     ],
 )

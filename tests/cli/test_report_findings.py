@@ -33,8 +33,8 @@ def test_a_folder_of_that_name_is_reached_with_its_dot(llmexp, here: Path, make_
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("findings", "--into", "x"), "--into is of llmexp report without findings"),
-        (("findings", "none"), "there is no none"),
+        (("findings", "--into", "x"), "--into does not go with llmexp report findings"),
+        (("findings", "none"), "none does not exist, nor does outputs/none"),
         (("findings", "--claims", "none.yaml"), "none.yaml: No such file"),
         (("--claims", "none.yaml"), "is of llmexp report findings"),
     ],

@@ -78,11 +78,11 @@ def test_a_table_that_no_run_answers_is_the_papers_own(llmexp, here: Path, sweep
     ("words", "expected"),
     [
         (("paper",), "there are no runs in outputs to show beside the paper"),
-        (("paper", "none"), "there is no none"),
+        (("paper", "none"), "none does not exist, nor does outputs/none"),
         (("paper", "fig11"), "figure 11 of the paper has no printed values"),
-        (("paper", "table03", "--setup"), "--setup is not of llmexp report paper"),
+        (("paper", "table03", "--setup"), "--setup does not go with llmexp report paper"),
         (("--missing",), "--missing is of llmexp report paper"),
-        (("findings", "--missing"), "--missing is of llmexp report without findings"),
+        (("findings", "--missing"), "--missing does not go with llmexp report findings"),
     ],
 )
 def test_wrong_words_are_one_line(llmexp, here: Path, words, expected) -> None:

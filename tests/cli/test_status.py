@@ -45,7 +45,7 @@ def test_a_mixed_folder(llmexp, runner, here: Path):
         f"1 {state}" for state in ("failed", "killed", "planned", "running", "skipped", "success")
     ]
     assert todo == [
-        "failed, killed, planned: the same command does these runs and keeps the others; "
+        "failed, killed, planned: the same command measures these runs and keeps the others; "
         "llmexp logs RUN shows what a run printed"
     ]
 

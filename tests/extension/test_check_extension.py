@@ -83,14 +83,14 @@ def test_what_is_wrong_is_named_and_the_other_checks_go_on(llmexp: Llmexp, tmp_p
     done = llmexp(site, "test-extension", "guest")
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout.splitlines() == [
-        "FAILED  engine guests loads, and its name is free: its name is 'other', and its entry point's 'guests': both "
-        "have to be the same",
+        "FAILED  engine guests loads, and its name is free: its name is 'other', but its entry point is 'guests': "
+        "the two must match",
         "ok      metric never_s loads, and its name is free",
         "ok      conf guest loads, and its name is free",
         "FAILED  conf hardware/odd.yaml composes and plans: hardware.devices_per_node is missing: set "
         "hardware.devices_per_node=<value>",
-        "FAILED  metric never_s gives a number: it is None of a run of the tiny model with one step of warm-up and "
-        "four measured",
+        "FAILED  metric never_s gives a number: "
+        "it is None for a run of the tiny model with one step of warm-up and four measured",
     ]
 
 

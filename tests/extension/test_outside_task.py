@@ -65,7 +65,7 @@ def test_the_same_sweep_again_measures_nothing_and_another_key_does(
     assert llmexp(installed, *SWEEP, "tracking=none").stdout.count(": success already, ") == 2
     again = llmexp(installed, *SWEEP, "digest.block_bytes=1000", "tracking=none")
     assert again.stderr.count(" · success · ") == 2
-    assert "(2 as runs like them took)" in again.stdout
+    assert "(2 by the time of similar runs)" in again.stdout
 
 
 def test_two_of_its_runs_are_compared_and_one_is_reproduced_by_its_rate(

@@ -61,9 +61,9 @@ def submitted(here: Path, tiny_plan) -> Callable[..., RunFolder]:
         ((*HERE, "hydra.launcher.options.job-name=x"), "llmexp names its jobs itself"),
         (
             (*HERE, "measure.order=interleaved"),
-            "measure.order=interleaved: hydra/launcher=slurm gives each run a driver of its own",
+            "measure.order=interleaved: hydra/launcher=slurm gives each run its own driver",
         ),
-        (("detach=true", "hardware=cpu"), "detach is hydra/launcher=slurm's"),
+        (("detach=true", "hardware=cpu"), "detach belongs to hydra/launcher=slurm"),
     ],
 )
 def test_wrong_input_is_one_line_and_submits_nothing(words, said, commands, capsys, here: Path):
@@ -114,9 +114,7 @@ def test_status_says_who_takes_up_a_held_job(commands, submitted, capsys):
     submitted("7_0")
     commands(**ALL | {"squeue": 'echo "7_0|PENDING|launch failed requeued held||llmexp-main-1"'})
     assert main(["status"]) == 0
-    told = (
-        "job 7_0 PENDING (launch failed requeued held); the same command again takes it up, or llmexp cancel ends it\n"
-    )
+    told = "job 7_0 PENDING (launch failed requeued held); the same command resumes it, or llmexp cancel ends it\n"
     assert told in capsys.readouterr().out
 
 
@@ -221,7 +219,7 @@ def test_cancel_ends_what_is_queued_and_nothing_else(commands, submitted, capsys
     assert capsys.readouterr().out == "cancelled: job 7_0\n"
     commands(squeue='echo "7_0|COMPLETED|None|n1|llmexp-main-1"')
     main(["cancel", "outputs"])
-    assert capsys.readouterr().out == "no SLURM job of these is queued or running\n"
+    assert capsys.readouterr().out == "no SLURM job of these runs is queued or running\n"
     assert (here / "cancelled").read_text() == "--name=llmexp-main-1 7_0\n"
 
 
@@ -280,7 +278,7 @@ def test_a_damaged_result_is_submitted_again_and_a_lost_plan_written_again(
     run = RunFolder(here / "outputs" / "main" / plan.folder_name)
     run.write(run.result_path, result_of(plan, "success"))
     assert main(words) == 0
-    assert "; its plan.json was lost and is written again\n" in capsys.readouterr().out
+    assert "; its plan.json was missing and was written again\n" in capsys.readouterr().out
     assert TrainingPlan.read(run.plan_path).id == plan.id
     run.result_path.write_text("{")
     assert main(words) == 0

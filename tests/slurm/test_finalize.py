@@ -45,9 +45,9 @@ def end(submitted: Submitted, tiny_plan, result_of) -> Callable[..., None]:
         (
             JobState("forgotten"),
             "killed",
-            "SLURM's job 7_1 is gone, SLURM keeps no record of its end, and it left no result",
+            "SLURM's job 7_1 is gone, SLURM has no record of how it ended, and it left no result",
         ),
-        (JobState("PENDING", "BadConstraints"), "killed", "SLURM's job 7_1 would wait for ever: BadConstraints"),
+        (JobState("PENDING", "BadConstraints"), "killed", "SLURM's job 7_1 would wait forever: BadConstraints"),
     ],
 )
 def test_a_job_that_left_no_result_gets_one(submitted, state, status, reason):

@@ -89,8 +89,8 @@ def test_a_job_of_my_own_that_a_foreign_folder_names_goes_on(line, script, sweep
     assert main(["cancel", "from_a_colleague"]) == 1
     assert not ended.exists()
     assert (
-        "llmexp: job 55 goes on: by SLURM's word it is not of from_a_colleague/main; scancel 55 would end it\n"
-        in refused(capsys)
+        "llmexp: job 55 keeps running: SLURM says that it does not belong to "
+        "from_a_colleague/main; scancel 55 would end it\n" in refused(capsys)
     )
 
 

@@ -200,7 +200,7 @@ def test_a_job_that_can_never_be_placed_is_told(shell, cluster, until):
     told = next(line for line in driver.stderr if "cannot be placed" in line)
     run = shell.run("well").path.relative_to(shell.folder)
     assert re.search(
-        rf"job {shell.job('well')} cannot be placed as it asks: Partition\w+; llmexp cancel {run} ends it", told
+        rf"job {shell.job('well')} cannot be scheduled as requested: Partition\w+; llmexp cancel {run} ends it", told
     )
     shell.llmexp("cancel", str(run))
     driver.communicate(timeout=HANG_S)
@@ -251,7 +251,8 @@ def test_a_copied_sweep_does_not_end_the_jobs_of_the_original(shell, until):
     told = shell.llmexp("cancel", "copied")
     assert (told.returncode, told.stderr) == (
         1,
-        f"llmexp: job {job} goes on: by SLURM's word it is not of copied/main; scancel {job} would end it\n",
+        f"llmexp: job {job} keeps running: SLURM says that it does not belong to copied/main; "
+        f"scancel {job} would end it\n",
     )
     assert f"job {job} RUNNING (n" in shell.llmexp("status", "outputs").stdout
     assert shell.llmexp("cancel", "outputs").stdout == f"cancelled: job {job}\n"

@@ -145,7 +145,7 @@ def test_a_plan_of_several_runs_ends_with_their_cost(llmexp):
 
 
 def test_a_budget_is_of_the_whole_sweep(llmexp, runner):
-    assert "budget are of a whole sweep" in llmexp("method=F", "budget.usd=1,2", "tracking=none")[2]
+    assert "budget apply to a whole sweep" in llmexp("method=F", "budget.usd=1,2", "tracking=none")[2]
 
 
 def test_a_budget_does_not_change_which_run_it_is(tiny_plan):

@@ -84,7 +84,7 @@ def test_an_answer_that_is_kept_costs_nothing(costs, ended, status):
     ended("F", status)
     [cost] = costs("F")
     assert (cost.held_s, cost.source, cost.device_hours, cost.usd) == (0.0, "nothing", 0.0, 0.0)
-    assert cost_line([cost]) == "expected cost: none, every run is answered or skipped already"
+    assert cost_line([cost]) == "expected cost: none, every run already has an answer or is skipped"
 
 
 @pytest.mark.parametrize(
@@ -213,10 +213,10 @@ def test_runs_on_other_numbers_of_devices_are_told_apart_and_large_sums_in_devic
     known = [Cost(on_two.plan, 13 * 3600.0 + 36 * 60, "same"), Cost(on_one.plan, 14.0, "same")]
     told = (
         "14 s on 1 device and 13 h 36 min on 2 devices, 27.2 device-hours; "
-        "longest tiny F, 13 h 36 min (2 as they took before)"
+        "longest tiny F, 13 h 36 min (2 by their own earlier time)"
     )
     assert cost_line(known) == f"expected cost: 2 of 2 runs: {told}"
-    assert cost_line(known[1:]) == "expected cost: 1 run: 14 s on 1 device (1 as they took before)"
+    assert cost_line(known[1:]) == "expected cost: 1 run: 14 s on 1 device (1 by their own earlier time)"
 
 
 def test_a_run_that_is_certain_not_to_start_costs_nothing(costs):

@@ -105,7 +105,7 @@ def test_a_run_that_ends_early_has_no_further_turn_and_stops_no_other(llmexp, tu
     states = {folder.path.name.split("_")[1]: folder.state() for folder in find_runs(here / "outputs")}
     assert states == {"Naive": "success", "F": state, "R": "success"}
     assert ("Traceback" in err) == isinstance(ending, ZeroDivisionError)
-    assert "the same command goes on with it" in err or not isinstance(ending, OSError)
+    assert "the same command resumes it" in err or not isinstance(ending, OSError)
 
 
 def test_what_is_known_enough_leaves_the_rounds_to_the_others(llmexp, turns):
@@ -149,7 +149,7 @@ def test_ctrl_c_ends_the_sweep_and_tells_the_runs_that_wait(llmexp, turns, here:
     code, _, err = llmexp("method=Naive,F,R", *INTERLEAVED, *QUIET)
     assert (code, turns.took) == (130, ["Naive", "F", "R", "R"])
     assert turns.waited == ["Naive", "F"]
-    assert err.splitlines()[-1] == "llmexp: interrupted; the same command goes on with what is missing"
+    assert err.splitlines()[-1] == "llmexp: interrupted; the same command resumes with what is missing"
     for folder in find_runs(here / "outputs"):
         with only_attempt(folder):  # nobody holds it any more
             pass
@@ -170,7 +170,7 @@ def test_an_interrupt_whose_result_cannot_be_written_still_ends_the_sweep(tmp_pa
     ("word", "why"),
     [
         ("hardware.nodes=2", "hardware.nodes=2, and a run on several machines holds them for all its repeats"),
-        ("hydra/launcher=basic", "hydra/launcher=BasicLauncher gives each run a driver of its own"),
+        ("hydra/launcher=basic", "hydra/launcher=BasicLauncher gives each run its own driver"),
     ],
 )
 def test_where_no_turns_can_be_taken_is_one_line_before_anything_starts(llmexp, turns, here: Path, word, why):

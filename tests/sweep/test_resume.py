@@ -91,7 +91,7 @@ def test_a_lost_plan_is_written_again_beside_its_result(damage, run, llmexp, run
     code, out, err = llmexp(*WORDS)
     assert (code, runner.ran, err) == (0, [], "")
     assert "success already, " in out
-    assert "; its plan.json was lost and is written again\n" in out
+    assert "; its plan.json was missing and was written again\n" in out
     assert run.plan_path.read_text() == whole
     assert "lost" not in llmexp(*WORDS)[1]
     assert " success " in llmexp("status")[1]

@@ -159,7 +159,7 @@ def test_a_run_whose_folder_cannot_be_written_is_one_line_and_stops_no_other(llm
     assert runner.ran == ["tiny Naive", "tiny R", "tiny F"]
     (line,) = [line for line in err.splitlines() if "No space" in line]
     assert line.startswith("llmexp: tiny_R_")
-    assert line.endswith("[Errno 28] No space left on device; the same command goes on with it")
+    assert line.endswith("[Errno 28] No space left on device; the same command resumes it")
     assert "Traceback" not in err
 
 

@@ -33,7 +33,7 @@ REPEATS, LEAST_REPEATS = 6, 4
 # A sweep that nobody named.
 _UNNAMED = "main"
 _DESCRIPTION = (
-    "Which runs are faster or slower with B than with A, measured in turns, one repeat of each at a time. A side "
+    "Tells which runs are faster or slower with B than with A. Measures both in turns, one repeat at a time. A side "
     "is a commit of the repository, a checkout, an environment or its python, or overrides such as engine=torch. "
     "The exit code is 1 where a row is slower or is lost, 2 where a side cannot run, and 0 otherwise."
 )
@@ -44,15 +44,15 @@ def parser() -> Parser:
     parser = command_parser("ab", _DESCRIPTION)
     parser.add_argument("sides", nargs=2, metavar="SIDE", help="A and B; several overrides in quotes")
     add_overrides(parser)
-    parser.add_argument("--repeats", type=_repeats, default=REPEATS, help=f"of each side; {REPEATS} without it")
+    parser.add_argument("--repeats", type=_repeats, default=REPEATS, help=f"repeats of each side; default {REPEATS}")
     parser.add_argument(
         "--margin",
         type=share,
         default=MARGIN,
-        help=f"the least difference that matters, such as 2%%; {MARGIN:g} without it, and more where A itself differs",
+        help=f"the smallest difference that matters, such as 2%%; default {MARGIN:g}, more if A differs from itself",
     )
-    parser.add_argument("--metric", help="compare this, such as peak_rss_bytes, instead of the task's rate")
-    parser.add_argument("--strict", action="store_true", help="exit 1 too where a row has no answer")
+    parser.add_argument("--metric", help="the metric to compare instead of the task's rate, such as peak_rss_bytes")
+    parser.add_argument("--strict", action="store_true", help="also exit 1 if a row has no answer")
     return parser
 
 
@@ -79,13 +79,13 @@ def main(args: Namespace) -> int:
 
 def _repeats(text: str) -> int:
     if not text.isdecimal() or int(text) < LEAST_REPEATS:
-        raise ConfigError(f"--repeats is '{text}': write a whole number from {LEAST_REPEATS} on")
+        raise ConfigError(f"--repeats is '{text}': write a whole number of at least {LEAST_REPEATS}")
     return int(text)
 
 
 def _check(args: Namespace) -> None:
     if not args.overrides:
-        raise ConfigError("no run is named: llmexp ab A B -- method=Naive model=tiny measure=quick")
+        raise ConfigError("no run given: llmexp ab A B -- method=Naive model=tiny measure=quick")
     for word, why in (
         ("hydra/launcher", "both sides are measured by this command, where it runs"),
         ("sweep.control", "a control is always measured"),
@@ -100,7 +100,9 @@ def _session(args: Namespace, a: Side, b: Side) -> TurnSession:
     planned = of_a, of_a if a.words == b.words else _planned(args, b)
     if len(planned[0]) != len(planned[1]):
         counts = " and ".join(str(len(jobs)) for jobs in planned)
-        raise ConfigError(f"the sides make {counts} runs of these words: overrides of a side are of all its runs")
+        raise ConfigError(
+            f"the sides make {counts} runs from these words: overrides of a side must apply to all its runs"
+        )
     plans = [job.plan for job in planned[0]]
     if args.metric:
         spec_of(args.metric, {plan.config.task.name for plan in plans})

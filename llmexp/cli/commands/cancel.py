@@ -13,7 +13,7 @@ def parser() -> Parser:
     """Build the parser of the command's words."""
     parser = command_parser(
         "cancel",
-        "Ends the SLURM jobs, queued or running, of runs; these say killed then, and the same sweep does them again.",
+        "Ends the queued or running SLURM jobs of runs. Such runs become killed; the same sweep measures them again.",
     )
     parser.add_argument("paths", nargs="+", type=Path, metavar="PATHS", help="runs, sweeps or folders of them")
     return parser

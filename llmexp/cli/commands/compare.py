@@ -21,13 +21,14 @@ from llmexp.report.sets_terminal import print_sets
 from llmexp.report.terminal import print_comparison
 
 _DESCRIPTION = (
-    "What differs between two runs, or which rows of two sets of runs are faster or slower. For sets the exit code is "
+    "Shows what differs between two runs, or which rows of two sets of runs are faster or slower. For sets the exit "
+    "code is "
     "1 where a row is slower, is no longer measured, or did another training, and 0 otherwise; 2 where nothing can be "
     "compared."
 )
 _OTHER_DAY = (
-    "a baseline's repeats were taken together at another time: that the machine was faster or slower then would show "
-    "as a difference too; llmexp ab measures both sides in turns"
+    "a baseline was measured at another time: if the machine was faster or slower then, that shows as a difference "
+    "too; llmexp ab measures both sides in turns"
 )
 
 
@@ -40,15 +41,15 @@ def parser() -> Parser:
     parser.add_argument("--to", nargs="+", metavar="PATHS", help="the second set; all other paths are the first")
     parser.add_argument("--baseline", type=Path, metavar="FILE", help="the first set; all paths are the second")
     parser.add_argument("--save-baseline", type=Path, metavar="FILE", help="keep the runs as a first set for later")
-    parser.add_argument("--metric", help="compare this, such as peak_allocated_bytes, instead of the task's rate")
     parser.add_argument(
-        "--margin", type=share, help=f"the least difference that matters, such as 2%%; {MARGIN:g} without it"
+        "--metric", help="the metric to compare instead of the task's rate, such as peak_allocated_bytes"
     )
     parser.add_argument(
-        "--pool", action="store_true", help="of runs of one set that measure the same, count the repeats of all"
+        "--margin", type=share, help=f"the smallest difference that matters, such as 2%%; default {MARGIN:g}"
     )
-    parser.add_argument("--json", action="store_true", help="the comparison for programs, in one line")
-    parser.add_argument("--strict", action="store_true", help="exit 1 too where a row has no answer or no partner")
+    parser.add_argument("--pool", action="store_true", help="pool the repeats of runs in a set that measure the same")
+    parser.add_argument("--json", action="store_true", help="print the comparison as one line of JSON")
+    parser.add_argument("--strict", action="store_true", help="also exit 1 if a row has no answer or no partner")
     return parser
 
 
@@ -78,7 +79,7 @@ def main(args: Namespace) -> int:
 
 def _save(args: Namespace) -> int:
     if args.baseline or args.to or args.json or _asks_for_sets(args):
-        raise ConfigError("--save-baseline goes with the paths of one set, and with no other option")
+        raise ConfigError("--save-baseline takes the paths of one set and no other option")
     rows = [row for row in _measured(_runs(args.paths)) if row.is_measured]
     if not rows:
         raise ConfigError(f"no run in {', '.join(args.paths)} was measured to its end: a baseline needs one")

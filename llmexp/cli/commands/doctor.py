@@ -14,13 +14,15 @@ def parser() -> Parser:
     """Build the parser of the command's words."""
     parser = command_parser(
         "doctor",
-        "What on this machine would stop or disturb a measurement, and what to do about it; with a run's "
-        "words, what that run needs. "
-        "Starts nothing, imports no torch.",
+        "Finds what on this machine would stop or disturb a measurement, and says what to do about it. With a run's "
+        "words it checks what that run needs. Starts nothing, does not import torch.",
     )
     add_overrides(parser)
     parser.add_argument(
-        "--outputs", type=Path, default=Path(OUTPUTS), help=f"where sweep.outputs will be; default {OUTPUTS}"
+        "--outputs",
+        type=Path,
+        default=Path(OUTPUTS),
+        help=f"the folder that sweep.outputs will name; default {OUTPUTS}",
     )
     return parser
 

@@ -14,7 +14,7 @@ def parser() -> Parser:
     """Build the parser of the command's words."""
     parser = command_parser(
         "engines",
-        "What each engine can do and why it cannot do the rest, as experiment=capabilities asks them. Starts nothing.",
+        "Shows what each engine can do, and why it cannot do the rest, for experiment=capabilities. Starts nothing.",
     )
     add_overrides(parser)
     parser.add_argument("--format", choices=("terminal", "markdown"), default="terminal")

@@ -12,7 +12,8 @@ from llmexp.cli.arguments import Parser, add_paths, command_parser, runs_in
 def parser() -> Parser:
     """Build the parser of the command's words."""
     parser = command_parser(
-        "export", "Runs' records in one file, which report, compare, reproduce and llmexp.load read elsewhere."
+        "export",
+        "Packs runs' records into one file, which report, compare, reproduce and llmexp.load read on another machine.",
     )
     add_paths(parser)
     parser.add_argument("--into", type=Path, required=True, metavar="FILE", help="a new .zip, .tar.gz or .tgz")
@@ -30,5 +31,5 @@ def main(args: Namespace) -> int:
     files = export(runs, args.into, Contents(args.logs, args.traces, args.anonymous))
     print(f"{args.into}: {len(runs)} run{'s' * (len(runs) > 1)}, {files} files, {args.into.stat().st_size:,} bytes")
     if args.anonymous:
-        print("names that you gave to models, sweeps, data or files may still say who you are: look through it")
+        print("names that you gave to models, sweeps, data or files may still identify you: read through it")
     return 0

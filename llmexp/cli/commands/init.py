@@ -44,7 +44,7 @@ class Question:
                 said = input(f"{self.text} [{self.usual}] ").strip() or self.usual
                 self.check(said)
             except EOFError:
-                raise ConfigError(f"there is nobody to ask '{self.text}': --{self.flag} answers it") from None
+                raise ConfigError(f"cannot ask '{self.text}' here: answer it with --{self.flag}") from None
             except ConfigError as error:
                 print(error)
             else:
@@ -54,7 +54,7 @@ class Question:
 def parser() -> Parser:
     """Build the parser of the command's words."""
     parser = command_parser(
-        "init", "Write an experiment file of your own. It asks five questions; flags answer them too. Starts nothing."
+        "init", "Writes an experiment file for you. Asks five questions; flags can answer them too. Starts nothing."
     )
     parser.add_argument("--task", help=", ".join(TASKS))
     parser.add_argument("--model", help="an option such as 7b, a folder such as ./mine, or owner/name on the hub")
@@ -100,7 +100,7 @@ def _questions(task: str, options: dict[str, list[str]]) -> Sequence[Question]:
     return [
         Question("model", "Which model?", "tiny", partial(_model, options["model"])),
         Question("hardware", "On which hardware?", "auto", partial(_among, "hardware", options["hardware"])),
-        Question("compare", f"Which {what} shall compete?", _USUALLY_COMPARED[task], partial(_competing, task)),
+        Question("compare", f"Which {what} should it compare?", _USUALLY_COMPARED[task], partial(_competing, task)),
         effort,
     ]
 

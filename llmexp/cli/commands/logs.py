@@ -11,9 +11,9 @@ from llmexp.cli.logs import print_logs
 
 def parser() -> Parser:
     """Build the parser of the command's words."""
-    parser = command_parser("logs", "What a run's SLURM job, launcher and ranks printed, also while it runs.")
+    parser = command_parser("logs", "Shows what a run's SLURM job, launcher and ranks printed, also while it runs.")
     parser.add_argument("run", type=Path, help="the run's folder")
-    parser.add_argument("-f", "--follow", action="store_true", help="go on until the run has ended")
+    parser.add_argument("-f", "--follow", action="store_true", help="follow until the run ends")
     return parser
 
 

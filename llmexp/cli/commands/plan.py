@@ -20,11 +20,11 @@ def parser() -> Parser:
     """Build the parser of the command's words."""
     parser = command_parser(
         "plan",
-        "What a command line would run: whether it fits, how fast, what it costs; atoms, degrees, memory. Several runs "
-        "are a table. Starts nothing, needs no torch and no GPU.",
+        "Shows what a command line would run: whether it fits, how fast it is, what it costs; atoms, degrees, memory. "
+        "Several runs make a table. Starts nothing, needs neither torch nor a GPU.",
     )
     add_overrides(parser)
-    parser.add_argument("--json", action="store_true", help="answers and plans for programs, a run a line")
+    parser.add_argument("--json", action="store_true", help="print answers and plans as JSON, one run per line")
     parser.add_argument(
         "--verbose",
         action="store_true",

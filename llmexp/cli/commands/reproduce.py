@@ -16,9 +16,7 @@ def parser() -> Parser:
         "Measures a run again from its folder, shows what differs in the environment, and gives the verdict.",
     )
     parser.add_argument("run", type=Path, help="the run's folder")
-    parser.add_argument(
-        "--yes", action="store_true", help="what its plan starts and reaches besides is yours, or known to you"
-    )
+    parser.add_argument("--yes", action="store_true", help="you know and trust what else its plan starts and contacts")
     return parser
 
 

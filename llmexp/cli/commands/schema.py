@@ -11,7 +11,7 @@ from llmexp.cli.arguments import Parser, command_parser
 def parser() -> Parser:
     """Build the parser of the command's words."""
     parser = command_parser(
-        "schema", "The JSON Schema of what a command prints with --json; without a name, the names."
+        "schema", "Prints the JSON Schema of what a command prints with --json; without a name, lists the names."
     )
     parser.add_argument("name", nargs="?", help=", ".join(ANSWERS))
     return parser

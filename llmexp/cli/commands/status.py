@@ -11,7 +11,7 @@ from llmexp.cli.watch import show
 
 def parser() -> Parser:
     """Build the parser of the command's words."""
-    parser = command_parser("status", "Where every run stands, also of runs that were killed.")
+    parser = command_parser("status", "Shows the state of every run, killed runs too.")
     add_paths(parser)
     parser.add_argument("--watch", action="store_true", help="a live picture until all of them have ended")
     return parser

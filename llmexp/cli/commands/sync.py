@@ -13,7 +13,7 @@ from llmexp.errors import ConfigError
 def parser() -> Parser:
     """Build the parser of the command's words."""
     parser = command_parser(
-        "sync", "Copy runs to MLflow: those that a tracker missed, or that another machine made. Safe to repeat."
+        "sync", "Copies runs to MLflow: those that a tracker missed, or that another machine made. Safe to repeat."
     )
     add_paths(parser)
     parser.add_argument(
@@ -21,7 +21,9 @@ def parser() -> Parser:
         type=tracker,
         help="default: the one each run was planned with, else MLFLOW_TRACKING_URI, else SQLite in outputs/mlflow.db",
     )
-    parser.add_argument("--yes", action="store_true", help="the trackers that the runs were planned with are yours")
+    parser.add_argument(
+        "--yes", action="store_true", help="you know and trust the trackers that the runs were planned with"
+    )
     parser.add_argument("--experiment", help="MLflow's; default: the one each run was planned with")
     return parser
 

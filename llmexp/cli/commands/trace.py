@@ -25,7 +25,7 @@ DIFF = "diff"
 
 def parser() -> Parser:
     """Build the parser of the command's words."""
-    parser = command_parser("trace", "Where the time of the profiled steps went, by phase, module and kernel.")
+    parser = command_parser("trace", "Shows where the time of the profiled steps went, by phase, module and kernel.")
     parser.add_argument(
         "paths",
         nargs="+",
@@ -39,7 +39,7 @@ def parser() -> Parser:
     parser.add_argument(
         "--hardware",
         metavar="NAME",
-        help="the hardware whose peaks the rates of a foreign trace are compared with; default: that of its GPU's name",
+        help="the hardware whose peaks a foreign trace is compared with; default: by its GPU's name",
     )
     return parser
 
@@ -75,7 +75,7 @@ def _profiled(path: Path, hardware: str | None) -> Profiled:
     if not path.is_dir():
         return Profiled(path.name, _foreign([path], hardware))
     if hardware:
-        raise ConfigError("--hardware is for foreign traces: a run knows its own")
+        raise ConfigError("--hardware is for foreign traces: a run records its own")
     folder = one_run(path)
     breakdown = read_breakdown(folder) or _again(folder)
     if breakdown is None:
@@ -97,7 +97,7 @@ def _again(folder: RunFolder) -> RunBreakdown | None:
 def _foreign(traces: Sequence[Path], hardware: str | None) -> RunBreakdown:
     """Break down traces whose hardware is named, or is known by the GPU's name."""
     if hardware and hardware not in _described():
-        raise ConfigError(f"--hardware={hardware}: there is none of this name; there are {', '.join(_described())}")
+        raise ConfigError(f"--hardware={hardware}: unknown hardware; choices are {', '.join(_described())}")
     found = _readable(break_down_ranks(traces))
     device_name = found.ranks[0].device_name
     by_name = (name for name, node in _described().items() if device_name in node.get("device_names", ()))

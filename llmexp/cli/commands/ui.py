@@ -17,7 +17,7 @@ from llmexp.schema import TrackingConfig
 
 def parser() -> Parser:
     """Build the parser of the command's words."""
-    parser = command_parser("ui", "MLflow's pages on 127.0.0.1, until Ctrl-C.")
+    parser = command_parser("ui", "Serves MLflow's pages on 127.0.0.1, until Ctrl-C.")
     parser.add_argument("--port", type=_port, default=5000)
     parser.add_argument("--uri", type=tracker, help="default: MLFLOW_TRACKING_URI, else SQLite in outputs/mlflow.db")
     parser.add_argument(
@@ -31,8 +31,8 @@ def main(args: Namespace) -> int:
     elsewhere = args.outputs == Path(OUTPUTS) and (args.uri or os.environ.get("MLFLOW_TRACKING_URI"))
     if not args.outputs.is_dir() and not elsewhere:
         raise ConfigError(
-            f"there is no folder {args.outputs}: --outputs names where sweep.outputs is, and python -m llmexp "
-            "method=Naive makes a run"
+            f"no folder {args.outputs}: set --outputs to the folder of sweep.outputs; python -m llmexp method=Naive "
+            f"makes a run"
         )
     runs = find_runs(args.outputs)
     jobs_under_way(runs)
@@ -42,5 +42,5 @@ def main(args: Namespace) -> int:
 
 def _port(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 65535:
-        raise ArgumentTypeError(f"{text} is no port: a whole number from 1 to 65535")
+        raise ArgumentTypeError(f"{text} is not a port: write a whole number from 1 to 65535")
     return int(text)

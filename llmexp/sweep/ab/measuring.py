@@ -109,7 +109,7 @@ def _keep_identity(session: TurnSession) -> None:
             differing = [key for key, value in session.identity.items() if earlier.get(key) != value]
             raise ConfigError(
                 f"{session.root} has turns of another comparison (other {', '.join(differing)}): give this one another "
-                "sweep.name, or rerun=all to measure all of it anew"
+                "sweep.name, or rerun=all to measure all of it again"
             )
     write_atomically(about, json.dumps(session.identity, indent=2) + "\n")
 

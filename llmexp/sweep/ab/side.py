@@ -79,7 +79,7 @@ def opened(text: str, place: Path) -> Iterator[Side]:
         yield Side(text, sys.executable, words=tuple(shlex.split(text)))
     elif path.is_dir():
         if git(path, "rev-parse", "HEAD") is None:
-            raise ConfigError(f"{text} is neither an environment, as it has no bin/python, nor a checkout of git")
+            raise ConfigError(f"{text} is neither an environment (it has no bin/python) nor a git checkout")
         yield _with_code_of(text, path.resolve(), place, f"{git(path, 'rev-parse', 'HEAD')}{changes(path)}")
     else:
         repository, commit = _commit(text)
@@ -100,9 +100,11 @@ def _python_of(path: Path) -> Path | None:
 def _commit(text: str) -> tuple[Path, str]:
     """Return the repository that the working directory is in, and the commit's full name in it."""
     top = git(Path.cwd(), "rev-parse", "--show-toplevel")
-    kinds = "a side is a commit, a folder with a checkout, an environment or its python, or overrides as engine=torch"
+    kinds = "a side is a commit, a folder with a checkout, an environment or its python, or overrides like engine=torch"
     if top is None:
-        raise ConfigError(f"there is no {text}, and this folder is in no git repository that could know it: {kinds}")
+        raise ConfigError(
+            f"{text} does not exist, and this folder is in no git repository that could have it as a commit: {kinds}"
+        )
     commit = git(Path(top.strip()), "rev-parse", "--verify", "--quiet", "--end-of-options", f"{text}^{{commit}}")
     if not commit:
         raise ConfigError(
