@@ -104,7 +104,7 @@ def test_a_container_ends_where_driver_and_supervisor_are_killed_at_once(command
     until(lambda: container not in running())
     (folder,) = tmp_path.glob("*/*/repeat.0")
     assert RunFolder(folder.parent).state() == "killed"
-    assert "the driver of this run has gone" in (folder / "log.0.txt").read_text()
+    assert "the driver of this run is gone" in (folder / "log.0.txt").read_text()
 
 
 def running() -> list[str]:

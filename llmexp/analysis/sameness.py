@@ -69,7 +69,7 @@ def asked_otherwise(one: Mapping[str, str], other: Mapping[str, str]) -> dict[st
 def same_training(one: DoneTraining | None, other: DoneTraining | None) -> Sameness:
     """Judge two runs that were asked for the same training."""
     if one is None or other is None:
-        return Sameness(UNKNOWN, "nothing is known of one run's training")
+        return Sameness(UNKNOWN, "one run recorded nothing of its training")
     return one.against(other)
 
 

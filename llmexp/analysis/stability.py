@@ -204,7 +204,7 @@ def too_wide(found: Interval, metric: str) -> list[Doubt]:
         f"from {found.count} "
     )
     if found.source == "steps":
-        return [Doubt(kind=DoubtKind.NOISE, words=f"{said}batches of steps: take more")]
+        return [Doubt(kind=DoubtKind.NOISE, words=f"{said}batches of steps: measure more")]
     needed = repeats_for(found.share / half_width_of_one(found.count), RELEVANT)
     enough = f"about {needed} would make it less than {RELEVANT:.0%}"
     words = f"{said}repeats: {enough if needed else 'find what makes them differ so much'}"
@@ -219,15 +219,15 @@ def _missing(
     `wide` is what is said of the interval, or None where there is no interval.
     """
     if not all(map(_of_one_size, repeats)):
-        return [missing("sequences grew from step to step, whose times say nothing of each other then")]
+        return [missing("sequences grew from step to step, so their times cannot be compared")]
     shortest = min(len(repeat.measured) for repeat in repeats)
     if drifted is None or wide is None:
         return [missing(f"too few steps to judge: {shortest} in the window, {MIN_STEPS} are needed")]
     if settled is None:
         return [missing(f"warm-up too short to judge: {WARMUP_END + 1} steps are needed")]
     shows = drifted.is_within(RULED_OUT, CONFIDENCE)
-    hidden = f"steps scatter so much that a drift of {RULED_OUT:.0%} would not show: take more steps"
-    alone = "one repeat is one process, and how far another would be from it is not known: measure.repeats=3 tells"
+    hidden = f"steps scatter so much that a drift of {RULED_OUT:.0%} would not show: measure more steps"
+    alone = "one repeat is one process, so how much processes differ is unknown: set measure.repeats=3"
     return [*wide, *[missing(hidden)] * (not shows), *[missing(alone)] * (len(repeats) == 1)]
 
 

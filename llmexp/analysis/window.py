@@ -78,7 +78,7 @@ def _summary(path: Path, kind: type[R]) -> R:
     except ValueError as error:
         raise RecordError(f"{path} is not a rank's summary: {error}") from None
     if summary.window_wall_s <= 0:
-        raise RecordError(f"{path}: a measured window of {summary.window_wall_s} s cannot be")
+        raise RecordError(f"{path}: a measured window of {summary.window_wall_s} s is impossible")
     return summary
 
 
@@ -91,5 +91,5 @@ def _samples(path: Path, kind: type[S]) -> list[S]:
         raise RecordError(f"{path} holds no samples: {error}") from None
     impossible = next((s for s in samples if duration_s(s) <= 0), None)
     if impossible:
-        raise RecordError(f"{path}: step {impossible.index} took {duration_s(impossible)} s, which cannot be")
+        raise RecordError(f"{path}: step {impossible.index} took {duration_s(impossible)} s, which is impossible")
     return samples

@@ -70,7 +70,7 @@ def local_checkpoint(model: ModelConfig) -> Checkpoint | None:
 
 def _tensors(folder: Path) -> dict[str, Stored]:
     if not (folder / "config.json").is_file():
-        raise _wrong(folder, "there is no config.json, so it is no checkpoint of transformers")
+        raise _wrong(folder, "it has no config.json, so it is not a transformers checkpoint")
     if (folder / INDEX).is_file():
         return _indexed(folder)
     if not (folder / ONE_FILE).is_file():
@@ -81,11 +81,11 @@ def _tensors(folder: Path) -> dict[str, Stored]:
 def _without_safetensors(folder: Path) -> ConfigError:
     pickles = sorted(path.name for pattern in PICKLES for path in folder.glob(pattern))
     if not pickles:
-        return _wrong(folder, f"there is neither {ONE_FILE} nor {INDEX}; model.weights=random takes its shape alone")
+        return _wrong(folder, f"it has neither {ONE_FILE} nor {INDEX}; model.weights=random uses only its shape")
     convert = "AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(ANOTHER)"
     return _wrong(
         folder,
-        f"its weights are {pickles[0]}, and safetensors alone are read: transformers converts them, by {convert}",
+        f"its weights are {pickles[0]}, and only safetensors are read: convert them with transformers, {convert}",
     )
 
 
@@ -107,7 +107,7 @@ def _indexed(folder: Path) -> dict[str, Stored]:
 def _header(path: Path) -> dict[str, Stored]:
     """Return the tensors of one file; raise ConfigError where its length is not what its header says."""
     if path.exists() and not path.is_file():
-        raise _wrong(path.parent, f"{path.name} is no regular file")
+        raise _wrong(path.parent, f"{path.name} is not a regular file")
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(LENGTH_BYTES), "little")
@@ -142,7 +142,7 @@ def _json(text: bytes, path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise _wrong(path.parent, f"{path.name} cannot be read: {error}") from None
     if not isinstance(loaded, dict):
-        raise _wrong(path.parent, f"{path.name} is no mapping of names")
+        raise _wrong(path.parent, f"{path.name} does not map names")
     return loaded
 
 

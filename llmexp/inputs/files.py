@@ -34,13 +34,13 @@ def matching(patterns: Sequence[str], suffixes: Sequence[str] = ()) -> list[Path
 def check_place(key: str, place: str) -> None:
     """Raise ConfigError where a path does not exist; a place that does not look like a path may be a hub name."""
     if (place.startswith((".", "~")) or Path(place).is_absolute()) and not Path(place).expanduser().exists():
-        raise ConfigError(f"{key}={place}: there is no such file or folder")
+        raise ConfigError(f"{key}={place}: no such file or folder")
 
 
 def check_regular(key: str, path: Path) -> None:
     """Raise ConfigError for a pipe, a device or a socket, which would be waited for or have no end."""
     if path.exists() and not path.is_file() and not path.is_dir():
-        raise ConfigError(f"{key}: {path} is no regular file")
+        raise ConfigError(f"{key}: {path} is not a regular file")
 
 
 def below(place: Path) -> list[Path]:

@@ -168,12 +168,12 @@ def _parsed(text: str, path: Path, line: int) -> Any:
     try:
         return json.loads(text)
     except RecursionError:
-        raise _wrong(path, line, "its values lie in each other too deeply") from None
+        raise _wrong(path, line, "its values are nested too deeply") from None
     except json.JSONDecodeError as error:
         raise _wrong(
             path,
             line + error.lineno - 1,
-            f"no JSON: {error.msg} at column {error.colno}; {EXPECTED} in one object a line",
+            f"not JSON: {error.msg} at column {error.colno}; {EXPECTED} in one object a line",
         ) from None
 
 

@@ -179,7 +179,7 @@ def _shape_of_folder(model: HfModel) -> ModelShape | None:
             raise ConfigError(f"model.path={model.path}: there is no such folder")
         if len(path.parts) > 2:
             raise ConfigError(
-                f"model.path={model.path}: there is no such folder here, and a hub name is organization/model"
+                f"model.path={model.path}: no such folder here, and a hub name has the form organization/model"
             )
         return None
     if not path.is_dir():

@@ -32,7 +32,7 @@ def only_attempt(folder: RunFolder, ended_job: str | None = None) -> Iterator[No
         try:
             stack.enter_context(acquire(folder.drivers, ended_job))
         except LockHeldError as error:
-            raise RunHeldError(f"another llmexp is at this very run: {error}") from None
+            raise RunHeldError(f"another llmexp is measuring this run: {error}") from None
         yield
 
 
@@ -43,8 +43,8 @@ def check_still_mine(folder: RunFolder, asking: bool = False) -> None:
     that would replace the other driver's file.
     """
     if taker := lost_to(folder.drivers, asking):
-        silent = f"as this one gave no sign of life for {duration(SILENT_S)} or more"
-        raise RunLostError(f"another llmexp has taken this run over, {silent}: {taker}")
+        silent = f"because this one showed no sign of life for {duration(SILENT_S)} or more"
+        raise RunLostError(f"another llmexp has taken over this run, {silent}: {taker}")
 
 
 def holder(folder: RunFolder) -> str | None:

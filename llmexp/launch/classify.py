@@ -114,7 +114,7 @@ def _told(failure: RankFailure, status: RunStatus) -> Ending:
 
 def _killed(reason: str, number: int, ended: Ended) -> Ending:
     if number == signal.SIGKILL and ended.killed_for_memory:
-        return Ending(RunStatus.OOM, f"{reason} by the kernel, for want of host memory")
+        return Ending(RunStatus.OOM, f"{reason} by the kernel because host memory ran out")
     return Ending(RunStatus.KILLED, reason)
 
 
@@ -123,7 +123,7 @@ def _finished(ended: Ended) -> Ending:
     if missing:
         return Ending(
             RunStatus.INCOMPLETE,
-            f"the launcher ended well, but rank {', '.join(missing)} left no summary in {ended.repeat.name}",
+            f"the launcher succeeded, but rank {', '.join(missing)} left no summary in {ended.repeat.name}",
         )
     return SUCCESS
 

@@ -35,7 +35,7 @@ class HostMemory:
         """Return the ending where the run's processes or others have exhausted memory; None as long as it suffices."""
         left_bytes = host_memory_left_bytes()
         low, self._was_low = self._was_low, left_bytes < LEAST_LEFT_SHARE * self._all_bytes
-        why = f"only {LEAST_LEFT_SHARE:.0%} may be left" if low and self._was_low else self._thrashing()
+        why = f"the limit is {LEAST_LEFT_SHARE:.0%}" if low and self._was_low else self._thrashing()
         return _ending(why, left_bytes, self._all_bytes, sum(map(held_bytes, run()))) if why else None
 
     def _thrashing(self) -> str | None:

@@ -32,7 +32,7 @@ class Waited(KeyboardInterrupt):
 INTERRUPTS = {signal.SIGTERM: Terminated, signal.SIGHUP: HungUp, signal.SIGUSR2: OutOfTime}
 TOLD = {
     Terminated: "terminated by SIGTERM",
-    HungUp: "its terminal was closed, by SIGHUP",
+    HungUp: "its terminal was closed (SIGHUP)",
     Waited: "its sweep was interrupted while it waited for its next repeat",
 }
 
@@ -81,7 +81,7 @@ def signals_ignored() -> Iterator[None]:
 def interrupted_by(interruption: KeyboardInterrupt) -> Ending:
     """Return the ending of a run that was interrupted."""
     if isinstance(interruption, OutOfTime):
-        return Ending(RunStatus.TIMEOUT, "SLURM's time limit for the job, of which it warned with SIGUSR2")
+        return Ending(RunStatus.TIMEOUT, "SLURM's time limit for the job (SIGUSR2 was its warning)")
     return Ending(RunStatus.KILLED, TOLD.get(type(interruption), "interrupted by the user"))
 
 

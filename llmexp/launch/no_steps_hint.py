@@ -22,7 +22,5 @@ def no_steps_hint(plan: RunPlan, output: Output) -> str:
     if told["line"]:
         return f"no line matches {told['line']}; {output}"
     adapter = plan.config.engine.options.get("adapter")
-    trainer = (
-        f"no Trainer of transformers trained in the processes that llmexp started, as adapter={adapter} says one does"
-    )
+    trainer = f"adapter={adapter} needs a transformers Trainer, and none trained in the processes that llmexp started"
     return f"{trainer if told['callback'] else _BY_HOOK}; {output}"

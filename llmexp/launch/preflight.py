@@ -47,7 +47,7 @@ def certain_skip(plan: RunPlan, node: Detected | None = None) -> Skip | None:
     short = None if plan.skip or plan.config.force else _certain_shortage(plan, node)
     if not short:
         return plan.skip
-    return Skip(code=SkipCode.MEMORY, reason=f"{short}; force=true starts it all the same")
+    return Skip(code=SkipCode.MEMORY, reason=f"{short}; force=true starts it anyway")
 
 
 def other_hardware(plan: RunPlan, node: Detected) -> str | None:
@@ -56,12 +56,13 @@ def other_hardware(plan: RunPlan, node: Detected) -> str | None:
     if hardware.device == "cpu":
         return None
     wanted = (
-        f"hardware={hardware.name} is not this node's: it takes {ranks} x {' or '.join(hardware.device_names) or 'GPU'}"
+        f"hardware={hardware.name} does not match this node: it needs {ranks} x "
+        f"{' or '.join(hardware.device_names) or 'GPU'}"
     )
     if not node.device_name:
         return f"{wanted}, and no GPU is visible here"
     alien = bool(hardware.device_names) and node.device_name not in hardware.device_names
-    return f"{wanted}, and here are {node.devices} x {node.device_name}" if alien or node.devices < ranks else None
+    return f"{wanted}, and this node has {node.devices} x {node.device_name}" if alien or node.devices < ranks else None
 
 
 def other_gpus(plan: RunPlan) -> str | None:

@@ -98,7 +98,7 @@ class Progress:
             or time.monotonic() - self._printing_since_s < UNHEARD_AFTER_S
         ):
             return ""
-        return f" · no step heard of yet: {no_steps_hint(self._plan, self._logs.output)}"
+        return f" · no step reported yet: {no_steps_hint(self._plan, self._logs.output)}"
 
     @property
     def rate(self) -> float:

@@ -45,7 +45,7 @@ from llmexp.schema.run import PYTHON
 SYSTEM_INTERVAL_S = 5.0
 FETCH_LOG = "log.fetch.txt"
 RunInTurns = Generator[None, None, RunResult]
-UNEXPECTED = Ending(RunStatus.FAILED, "llmexp itself failed; its own output says how")
+UNEXPECTED = Ending(RunStatus.FAILED, "llmexp itself failed; see its own output")
 
 
 def always() -> bool:
@@ -197,7 +197,7 @@ def _advised(plan: RunPlan, repeat: Path, ending: Ending) -> Ending:
         advice = get_engine(plan.config.task.name, plan.config.engine.name).advice(plan.config, ending.reason)
     elif ending.status is RunStatus.TIMEOUT and not _has_steps(repeat):
         told = no_steps_hint(plan, Logs(repeat).read())
-        advice = f"no step was heard of: {told}" if told else ""
+        advice = f"no step was reported: {told}" if told else ""
     return replace(ending, reason=f"{ending.reason}; {advice}") if advice else ending
 
 

@@ -35,7 +35,7 @@ class ServerAddress:
         except ValueError as error:
             raise ConfigError(f"address {text}: {error}") from None
         if parts.username is not None or parts.query or parts.fragment:
-            raise ConfigError(f"address: a key is no part of it, because addresses are recorded: export {API_KEY}")
+            raise ConfigError(f"address: leave the key out, because addresses are recorded: export {API_KEY}")
         if parts.scheme not in PORTS or not parts.hostname:
             raise ConfigError(f"address {text}: expected http:// or https://, a host and a port")
         below = parts.path.rstrip("/").removesuffix("/v1")
@@ -54,7 +54,7 @@ def api_key() -> str:
     """
     key = os.environ.get(API_KEY, "").strip()
     if not (key.isascii() and key.isprintable()):
-        raise ConfigError(f"{API_KEY} has characters that no header of HTTP can have")
+        raise ConfigError(f"{API_KEY} has characters that an HTTP header cannot contain")
     return key
 
 

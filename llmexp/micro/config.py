@@ -20,10 +20,10 @@ class MicroChoice(Section):
     """What the sections of all families share."""
 
     name: str
-    ranks: PositiveInt | None = Field(None, description="that measure at the same time; None: one for each device")
+    ranks: PositiveInt | None = Field(None, description="processes that measure at the same time; None: one per device")
     dtypes: Annotated[tuple[Dtype, ...], Tuple] | None = Field(
         None,
-        description="of products, attention and operators; None: bf16, on cpu fp32, and bf16 where it is native",
+        description="of products, attention and operators; None: bf16; on cpu fp32, or bf16 where it is native",
     )
 
     def section(self, family: Family[Any]) -> Any:
@@ -59,10 +59,10 @@ class MicroTaskConfig(TaskConfig):
 class MicroMeasureConfig(MeasureConfig):
     """The protocol of a microbenchmark: how many samples each point gets, and its limit of time."""
 
-    samples: Steps = Field(100, description="of each point, where point_limit_s lets so many be taken")
+    samples: Steps = Field(100, description="of each point, as far as point_limit_s allows")
     warmup_calls: Steps = 5
     min_sample_s: PositiveFloat = Field(
-        1e-4, description="a shorter call is repeated within a sample until it takes so long"
+        1e-4, description="a shorter call is repeated within a sample until the sample takes this long"
     )
     point_limit_s: PositiveFloat = Field(
         2.0, description="a point of slow calls gets fewer samples, but at least five, and is marked"

@@ -23,7 +23,7 @@ from llmexp.registry import get_engine
 from llmexp.report.row import Row
 from llmexp.tasks.base import Task
 
-CALL_COLUMNS = {"call_time_s": ("s", "of one call; the mean of several where these are short")}
+CALL_COLUMNS = {"call_time_s": ("s", "of one call; the mean of several if they are short")}
 
 
 class Micro(Task[MicroRunConfig, MicroPlan]):

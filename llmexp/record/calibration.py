@@ -54,14 +54,14 @@ def read_limits(path: Path) -> RunResult:
     try:
         result = RunResult.model_validate_json(read_text(file))
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no result of this llmexp"
+        reason = error.strerror if isinstance(error, OSError) else "it is not a result of this llmexp"
         raise ConfigError(
             f"hardware.calibration={path}: {reason}; choices are {AUTO}, {NONE} and the folder of a run of task={TASK}"
         ) from None
     if result.task != TASK or result.status is not RunStatus.SUCCESS:
         raise ConfigError(
             f"hardware.calibration={path}: its task is {result.task} and it ended as {result.status}; "
-            f"limits are those of a success of task={TASK}"
+            f"limits come from a successful run of task={TASK}"
         )
     return result
 

@@ -27,8 +27,8 @@ def unsafe_for_sqlite(folder: Path) -> str | None:
     there = nearest_existing(folder)
     kind = filesystem(there)
     if kind.removeprefix("fuse.").startswith(NETWORK_FILESYSTEMS):
-        return f"{folder} lies on {kind}, where SQLite is not safe"
-    return None if can_lock(there) else f"{folder} lies on {kind}, which cannot lock files, as SQLite must"
+        return f"{folder} is on {kind}, where SQLite is not safe"
+    return None if can_lock(there) else f"{folder} is on {kind}, which cannot lock files as SQLite needs"
 
 
 def nearest_existing(folder: Path) -> Path:

@@ -194,7 +194,7 @@ def end_with_holder(lock: Path) -> None:
 
     def watch() -> None:
         await_unlocked(holder)
-        print("llmexp: the driver of this run has gone", file=sys.stderr, flush=True)
+        print("llmexp: the driver of this run is gone", file=sys.stderr, flush=True)
         os._exit(1)
 
     threading.Thread(target=watch, name="holder", daemon=True).start()

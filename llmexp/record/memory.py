@@ -74,13 +74,14 @@ class MemoryEstimate(Record):
         """Say why it cannot fit, or return None; with `device_bytes` None all state is in host memory."""
         if device_bytes is not None and self.device > device_bytes:
             return (
-                f"needs {self.device / GIB:.1f} GiB on the device for certain, which has {device_bytes / GIB:.1f} GiB: "
+                f"needs at least {self.device / GIB:.1f} GiB on the device, which has {device_bytes / GIB:.1f} GiB: "
                 f"{self.arithmetic}"
             )
         on_host = ranks_per_node * (self.host if device_bytes is not None else self.in_all)
         if host_bytes is not None and on_host > host_bytes:
             return (
-                f"needs {on_host / GIB:.1f} GiB of host memory for certain on {ranks_per_node} ranks a node, which has "
+                f"needs at least {on_host / GIB:.1f} GiB of host memory for {ranks_per_node} ranks on a node, which "
+                f"has "
                 f"{host_bytes / GIB:.1f} GiB: {self.arithmetic}"
             )
         return None

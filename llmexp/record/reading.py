@@ -40,7 +40,7 @@ def read_text(path: Path | str, largest_bytes: int = LARGEST_BYTES) -> str:
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise OddFileError("it is no regular file")
+            raise OddFileError("it is not a regular file")
         if found.st_size > largest_bytes:
             raise OddFileError(f"it has {found.st_size} bytes, more than {largest_bytes}")
         return _content(descriptor, found.st_size).decode()
@@ -79,7 +79,7 @@ def parsed(text: str) -> Any:
     try:
         return json.loads(text)
     except RecursionError:
-        raise OddFileError("its values lie in each other too deeply") from None
+        raise OddFileError("its values are nested too deeply") from None
 
 
 def plain(text: str) -> str:

@@ -42,7 +42,7 @@ def _wrong(uri: str, kind: str) -> str | None:
     if kind == "file":
         return _wrong_folder(uri.removeprefix("file://"))
     guess = nearest(kind, DATABASES)
-    return f"did you mean {guess}://?" if guess else f"{kind}:// is none that MLflow knows;"
+    return f"did you mean {guess}://?" if guess else f"{kind}:// is unknown to MLflow;"
 
 
 def _without_slashes(uri: str, kind: str) -> str | None:

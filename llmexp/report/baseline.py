@@ -106,9 +106,9 @@ def load(path: Path) -> list[Measured]:
     except FileNotFoundError:
         raise ConfigError(f"there is no baseline {path}: {how}") from None
     except (OSError, OddFileError, ValueError) as error:
-        raise ConfigError(f"{path} is no baseline, or it is damaged: {_first_line(error)}; {how}") from None
+        raise ConfigError(f"{path} is not a baseline, or is damaged: {_first_line(error)}; {how}") from None
     if not isinstance(content, Mapping) or content.get("kind") != KIND:
-        raise ConfigError(f"{path} is no baseline: its kind is not {KIND!r}; {how}")
+        raise ConfigError(f"{path} is not a baseline: its kind is not {KIND!r}; {how}")
     _check_version(path, content)
     try:
         return Baseline.model_validate(content).rows

@@ -64,7 +64,7 @@ def _check_unchanged(side: str, turns: Sequence[Measured]) -> None:
     for one in measured:
         if key := next((key for key in {**one, **measured[-1]} if one.get(key) != measured[-1].get(key)), None):
             values = f"{one.get(key, 'not known')} and {measured[-1].get(key, 'not known')}"
-            raise ConfigError(f"the turns of the {side} side differ in {key}, {values}: rerun=all measures all anew")
+            raise ConfigError(f"the turns of the {side} side differ in {key}, {values}: rerun=all measures all again")
 
 
 def _failures_last(turns: Sequence[Measured]) -> list[Measured]:
@@ -88,12 +88,12 @@ def _row(row: PairedRow, verdict: RowsVerdict, better: Better, beyond: float) ->
 
 def _why(verdict: RowsVerdict, beyond: float) -> str:
     if verdict.estimate is None:
-        return "one block does not say how far the next would be from it: --repeats 4 or more tells"
+        return "one block does not show how much blocks differ: set --repeats 4 or more"
     if verdict.repeats is not None:
-        return f"about --repeats {verdict.repeats} would tell"
+        return f"about --repeats {verdict.repeats} would settle it"
     if abs(verdict.estimate.ratio - 1) <= beyond:
         return f"a against itself was as far apart ({beyond:.1%}): find what disturbs this machine"
-    return "more than 50 blocks would be needed: find what makes them differ, or take another margin"
+    return "more than 50 blocks would be needed: find what makes them differ, or choose another margin"
 
 
 def _failed(row: PairedRow) -> PairedRow:

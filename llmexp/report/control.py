@@ -11,10 +11,8 @@ from llmexp.report.equivalence import Answer, of_rows
 from llmexp.report.row import Row
 
 _SAID: dict[Answer, str] = {
-    "same": "is equally fast again, so that other differences are not the machine's",
-    "different": (
-        "is NOT equally fast again: the machine changed meanwhile, and differences as large as this say nothing"
-    ),
+    "same": "is equally fast again, so the machine does not explain other differences",
+    "different": ("is NOT equally fast again: the machine changed meanwhile, and differences this large mean nothing"),
     "unknown": "may or may not be equally fast again",
 }
 

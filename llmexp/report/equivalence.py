@@ -49,8 +49,7 @@ def equivalence(
     if found is None:
         return Equivalence(
             "unknown",
-            f"{said}, but each is one process, and how far another would be from it is not known: "
-            "measure.repeats=3 tells",
+            f"{said}, but each is one process, so how much processes differ is unknown: set measure.repeats=3",
         )
     low, high = found.ratio_interval(CONFIDENCE)
     said += f" ({CONFIDENCE:.0%} interval {low:.3f} to {high:.3f})"
@@ -83,5 +82,7 @@ def _more(found: Estimate, *repeats: int) -> str:
     of_one = found.error / sqrt(sum(1 / count for count in repeats))
     needed = repeats_for(sqrt(2) * of_one, log(1 + RELEVANT), CONFIDENCE)
     return (
-        f"measure.repeats={max(needed, 3)} of both might tell" if needed else "find what makes repeats differ so much"
+        f"measure.repeats={max(needed, 3)} of both may settle it"
+        if needed
+        else "find what makes repeats differ so much"
     )

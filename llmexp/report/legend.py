@@ -34,8 +34,8 @@ def legend_of_runs(rows: Sequence[Row], shared: Mapping[str, str]) -> list[str]:
             "; ".join(runtimes): "runtime" not in shared,
             **dict.fromkeys(how_measured(rows), True),
             "-: out of memory": any(row.state == OOM for row in rows),
-            "stack: where it is another one, so were code, libraries or device; rerun=stale measures "
-            "such runs again": has_several_stacks(rows),
+            "stack: runs whose stack differs had other code, libraries or devices; rerun=stale measures "
+            "them again": has_several_stacks(rows),
         }
     )
 
@@ -68,7 +68,7 @@ def _order(rows: Sequence[Row]) -> str:
     if not interleaved:
         return ""
     which = "all runs" if interleaved == len(orders) else f"{interleaved} of {len(orders)} runs"
-    return f"order: repeats of {which} were measured in turns, so that drift of the machine favors none of them"
+    return f"order: repeats of {which} were measured in turns, so drift of the machine favors none of them"
 
 
 def _useful(rows: Sequence[Row]) -> float | None:

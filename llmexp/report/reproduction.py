@@ -43,9 +43,7 @@ def judge(comparison: Comparison) -> ReproductionVerdict:
         return ReproductionVerdict(False, f"it did not do the same training: {training.reason}")
     speed, other = comparison.speeds, _other_device(comparison)
     if speed is None:
-        return ReproductionVerdict(
-            None, "such runs have no rate by which they are judged; the table compares their limits"
-        )
+        return ReproductionVerdict(None, "such runs have no rate to judge; the table compares their limits")
     if speed.answer == "different" and other:
         return ReproductionVerdict(None, f"{speed.reason}, but on another device: {other}")
     return ReproductionVerdict(_REPRODUCED[speed.answer], speed.reason)

@@ -200,7 +200,7 @@ def _refusal(a: Measured, b: Measured, metric: str) -> tuple[Outcome, str] | Non
         return "not compared", f"not the same work: {said}"
     training = where_asked(a.trained, b.trained)
     if is_another(training):
-        return "another training", f"not the same training, so that it is not compared: {training.reason}"
+        return "another training", f"not the same training, so not compared: {training.reason}"
     missing = [side for side, row in (("first", a), ("second", b)) if not _is_positive(row.metrics.get(metric))]
     return ("not compared", f"no {metric} in the {' and the '.join(missing)} set") if missing else None
 
@@ -231,7 +231,7 @@ def _row(name: str, a: Measured, b: Measured, verdict: RowsVerdict, better: Bett
 
 def _more(verdict: RowsVerdict) -> str:
     if verdict.estimate is None:
-        return "one process does not say how far the next would be from it: measure.repeats=3 or more of both tells"
+        return "one process does not show how much processes differ: set measure.repeats=3 or more for both"
     if verdict.repeats is None:
-        return "more than 50 repeats would be needed: find what makes them differ, or take another margin"
-    return f"about measure.repeats={verdict.repeats} of both would tell"
+        return "more than 50 repeats would be needed: find what makes them differ, or choose another margin"
+    return f"about measure.repeats={verdict.repeats} of both would settle it"

@@ -48,7 +48,9 @@ class Report:
         """Return the report with what a training budget takes; raises ConfigError where no run can say it."""
         sections = tuple(replace(section, training_budget=budget) for section in self.sections)
         if not any(section.asked_tables for section in sections):
-            raise ConfigError(f"--for {budget.kind}={budget.said}: none of these runs trains")
+            raise ConfigError(
+                f"--for {budget.kind}={budget.said}: applies to training only, and none of these runs trains"
+            )
         return replace(self, sections=sections)
 
 

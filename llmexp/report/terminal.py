@@ -102,7 +102,7 @@ def training_line(found: Sameness) -> str:
     said = {
         "same": "the same training: the same sequences, losses of the first steps within "
         f"{found.losses_apart or 0.0:.1e} of each other, first gradients and updates of one size",
-        "different": f"NOT the same training, so that speeds do not compare: {found.reason}",
+        "different": f"NOT the same training, so speeds cannot be compared: {found.reason}",
         "unknown": f"cannot tell whether the same training: {found.reason}",
     }
     return said[found.answer]

@@ -63,7 +63,7 @@ def read_training_budget(text: str) -> TrainingBudget:
     try:
         amount = float(value)
     except ValueError:
-        raise ConfigError(f"--for {text}: '{value}' is no number; {EXAMPLES}") from None
+        raise ConfigError(f"--for {text}: '{value}' is not a number; {EXAMPLES}") from None
     if not (isfinite(amount) and amount > 0):
-        raise ConfigError(f"--for {text}: a training has an end, and more than 0 {kind}; {EXAMPLES}")
+        raise ConfigError(f"--for {text}: write a finite number of {kind} above 0; {EXAMPLES}")
     return TrainingBudget(kind, amount, value)

@@ -96,7 +96,7 @@ class Kinds:
             return (
                 ""
                 if kinds & {"array", "object"}
-                else f": several values, a run each, have no brackets: {path}={typed.strip('[]')}"
+                else f": to sweep several values, leave out the brackets: {path}={typed.strip('[]')}"
             )
         if kinds == {"array"}:
             return f": write {path}=[{typed}]"

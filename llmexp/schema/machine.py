@@ -19,20 +19,20 @@ class HardwareConfig(Section):
     name: str
     device: Literal["cuda", "cpu"]
     architecture: Annotated[str, Field(pattern=ARCHITECTURE)] | None = Field(
-        None, description="what compilers call the device: sm_90 (NVIDIA), gfx942 (AMD); None on cpu or where not known"
+        None, description="the compilers' name for the device: sm_90 (NVIDIA), gfx942 (AMD); None on cpu or if unknown"
     )
     device_names: Annotated[tuple[str, ...], Tuple] = Field((), description="the driver's names for this device")
     devices_per_node: PositiveInt
-    nodes: PositiveInt = Field(1, description="machines of this kind that a run takes")
+    nodes: PositiveInt = Field(1, description="machines of this kind that a run uses")
     network_interface: str | None = Field(
-        None, description="by which ranks of several nodes talk, such as ib0; None: their libraries choose"
+        None, description="over which ranks on several nodes communicate, such as ib0; None: their libraries choose"
     )
     memory_bytes: PositiveInt | None = Field(None, description="of one device; None on cpu: the host's memory counts")
     memory_limit_bytes: PositiveInt | None = Field(
         None,
         description=(
-            "emulates a smaller device in task=pretrain and finetune with llmexp's own ranks: of one GPU what torch "
-            "allocates, on cpu what a rank's data grows by once its libraries are loaded (RLIMIT_DATA)"
+            "emulates a smaller device in task=pretrain and finetune with llmexp's own ranks: limits what torch "
+            "allocates on one GPU, or on cpu how far a rank's data grows once its libraries are loaded (RLIMIT_DATA)"
         ),
     )
     host_memory_bytes: PositiveInt | None = None
@@ -51,7 +51,7 @@ class HardwareConfig(Section):
     calibration: str = Field(
         "auto",
         description=(
-            "the limits that task=micro measured, beside which a step is put: auto: the latest below sweep.outputs of "
+            "the limits, measured by task=micro, to compare a step with: auto: the latest below sweep.outputs with "
             "the same device, torch and ranks; none; or the folder of such a run"
         ),
     )
@@ -73,8 +73,8 @@ class HardwareConfig(Section):
 class NodeConfig(Section):
     """The number of this machine among those of a run, and how to reach machine 0, where no SLURM job says so."""
 
-    rank: NonNegativeInt | None = Field(None, description="from 0; 0 measures and records")
-    address: str | None = Field(None, description="host name or address of machine 0, as the others reach it")
+    rank: NonNegativeInt | None = Field(None, description="counted from 0; machine 0 measures and records")
+    address: str | None = Field(None, description="host name or address at which the others reach machine 0")
     port: Annotated[int, Field(ge=1, le=65535), Whole] | None = Field(
-        None, description="on which machine 0 meets the others"
+        None, description="on which machine 0 listens for the others"
     )

@@ -19,7 +19,7 @@ class _Model(Tagged):
     target: DottedPath | None = Field(
         None,
         description=(
-            "a class of transformers' kind, or a function, that builds the model instead of AutoModelForCausalLM"
+            "a transformers-style class, or a function, that builds the model instead of AutoModelForCausalLM"
         ),
     )
     source: str = ""
@@ -39,7 +39,7 @@ class SizedModel(_Model):
     num_layers: PositiveInt
     num_heads: PositiveInt
     num_kv_heads: PositiveInt
-    head_dim: PositiveInt = Field(description="where it is left out, hidden_size / num_heads")
+    head_dim: PositiveInt = Field(description="default hidden_size / num_heads")
     max_positions: PositiveInt
     rope_theta: PositiveFloat = 10000.0
     rms_norm_eps: PositiveFloat = 1e-5
@@ -83,8 +83,8 @@ class MixtralModel(SizedModel):
     kinds = ("architecture mixtral",)
 
     architecture: Literal["mixtral"]
-    num_experts: PositiveInt = Field(description="number of each layer's MLPs")
-    experts_per_token: PositiveInt = Field(description="of them, those that a token goes through")
+    num_experts: PositiveInt = Field(description="number of MLPs in each layer")
+    experts_per_token: PositiveInt = Field(description="how many of them each token goes through")
 
     @model_validator(mode="after")
     def _no_more_experts_than_there_are(self) -> MixtralModel:
@@ -106,7 +106,7 @@ class HfModel(_Model):
     weights: Literal["random", "pretrained"] = Field(
         "random",
         description=(
-            "where training starts: values drawn from the seed, which suffice for throughput, or the safetensors of "
+            "initial weights: random values drawn from the seed, enough to measure throughput, or the safetensors of "
             "`path`"
         ),
     )
@@ -125,19 +125,18 @@ class AdapterConfig(Section):
     """The adapter that the atoms L, QL and P add to a model whose own parameters are frozen; the names follow PEFT."""
 
     rank: PositiveInt = Field(64, description="L, QL: rows of A and columns of B")
-    alpha: PositiveFloat = Field(16.0, description="L, QL: what B A is multiplied with, times rank")
+    alpha: PositiveFloat = Field(16.0, description="L, QL: B A is scaled by this over rank")
     dropout: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.0, description="L, QL: share of the inputs of A that are left out at random"
+        0.0, description="L, QL: share of A's inputs that are dropped at random"
     )
     targets: Annotated[tuple[str, ...], Tuple] = Field(
         ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
-        description="L, QL: the matrices of a layer that get an A and a B",
+        description="L, QL: the matrices of a layer that get A and B",
     )
     save: bool | None = Field(
         None,
         description=(
-            "leave the adapter in repeat.0/adapter when everything is measured, for PEFT; None: where weights are "
-            "pretrained"
+            "save the adapter for PEFT to repeat.0/adapter after measuring; None: only with pretrained weights"
         ),
     )
-    virtual_tokens: PositiveInt = Field(20, description="P: trained embeddings before every sequence")
+    virtual_tokens: PositiveInt = Field(20, description="P: number of trained embeddings before every sequence")

@@ -27,9 +27,9 @@ class EngineConfig(Section):
     name: str
     launcher: Literal["spawn", "torchrun", "deepspeed", "python", "fork"] = Field(
         description=(
-            "spawn: llmexp starts an interpreter for each rank; torchrun, deepspeed: these do, as in your own scripts; "
-            "python: a program of one process, plainly; fork: ranks come from one process that has imported for all, "
-            "on a CPU"
+            "spawn: llmexp starts an interpreter for each rank; torchrun, deepspeed: they start the ranks, as in your "
+            "own scripts; python: one process, without a launcher; fork: ranks are forked from one process that has "
+            "done the imports, on a CPU"
         )
     )
     options: dict[str, Any] = Field(
@@ -46,13 +46,14 @@ class MeasureConfig(Section):
         "run_by_run",
         description=(
             "of a sweep's repeats: all of one run, then all of the next; or the first of every run, then the second of "
-            "every run, so that drift of the machine favors none"
+            "every run, so drift of the machine favors none"
         ),
     )
     timeout_s: PositiveFloat
     no_progress_timeout_s: PositiveFloat
     threads_per_rank: PositiveInt | None = Field(
-        None, description="None: the node's cores shared out; on cuda your own OMP_NUM_THREADS comes first"
+        None,
+        description="None: the node's cores divided among ranks; on cuda your own OMP_NUM_THREADS takes precedence",
     )
 
 
@@ -69,8 +70,8 @@ class RunConfig(Section):
     sweep: SweepConfig
     budget: BudgetConfig = BudgetConfig()
     seed: Seed
-    control: bool = Field(False, description="the same run once more, at the end of a sweep with sweep.control=true")
-    force: bool = Field(description="start even where memory is certain to run out")
+    control: bool = Field(False, description="marks the repeated run at the end of a sweep with sweep.control=true")
+    force: bool = Field(description="start even if memory is certain to run out")
     rerun: Literal["none", "failed", "stale", "all"] = Field(
         description="which earlier results of the same run to measure again"
     )

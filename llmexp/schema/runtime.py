@@ -44,7 +44,7 @@ class InterpreterRuntime(_Runtime):
     """An interpreter of this machine."""
 
     kinds = ("runtime=venv",)
-    said = "runtime={name} is an interpreter of this machine"
+    said = "runtime={name} is an interpreter on this machine"
     container: ClassVar[None] = None
     image: ClassVar[None] = None
 
@@ -66,7 +66,7 @@ class ContainerRuntime(_Runtime):
     image: str = Field(description="image of the container")
     python: str = Field("python3", description="interpreter of the ranks, in the image")
     program: str | None = Field(
-        None, description="what is called for the container, such as singularity or podman; None: its own name"
+        None, description="the command that starts the container, such as singularity or podman; None: its own name"
     )
     options: Words = Field((), description="further options of `apptainer exec` or `docker run`")
 

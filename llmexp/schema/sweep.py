@@ -37,17 +37,15 @@ class SweepConfig(Section):
     outputs: str = "outputs"
     control: bool = Field(
         False,
-        description=(
-            "measure one run twice, Naive if it is there: how far apart are two measurements of the same thing?"
-        ),
+        description=("measure one run twice, Naive if present: how far apart are two measurements of the same thing?"),
     )
     side_by_side: bool = Field(
-        True, description="runs that need fewer GPUs than this machine has share it where that disturbs none"
+        True, description="runs that need fewer GPUs than this machine has share it if they do not disturb each other"
     )
     pilot: bool = Field(
         True,
         description=(
-            "measure a few steps or requests first, to say what a long sweep, or one with a budget, will cost where "
+            "measure a few steps or requests first, to estimate the cost of a long sweep, or one with a budget, if "
             "nothing like it has been measured"
         ),
     )
@@ -59,7 +57,7 @@ class BudgetConfig(Section):
     device_hours: PositiveFloat | None = None
     usd: PositiveFloat | None = Field(None, description="at hardware.price_per_device_hour_usd")
     when_over: Literal["refuse", "trim"] = Field(
-        "refuse", description="start nothing; or only the cheapest runs that it allows"
+        "refuse", description="start nothing, or only the cheapest runs that fit"
     )
 
     @property

@@ -85,7 +85,7 @@ class Taken:
         that = "one of those" if others else last
         advice = self.chosen.instead.get(key, self.chosen.choose).format(that=that, value=spelled(value))
         kinds = f"{', '.join(others)} or {last}" if others else last
-        return f"{self.section}.{key}={spelled(value)} is of {kinds}, and {self._said}: {advice}, or leave it out"
+        return f"{self.section}.{key}={spelled(value)} belongs to {kinds}, and {self._said}: {advice}, or leave it out"
 
     def _missing(self, key: str) -> str:
         field = self.chosen.model_fields[key]

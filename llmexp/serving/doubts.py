@@ -17,7 +17,7 @@ from llmexp.serving.points import ServingRepeat, floor_of, requests_of
 
 # A client's own share of a latency or a rate that is left out of account.
 CLIENTS_SHARE = 0.05
-ALONE = "one repeat is one server, and how far another would be from it is not known: measure.repeats=3 tells"
+ALONE = "one repeat is one server, so how much servers differ is unknown: set measure.repeats=3"
 
 
 def judge_serving(

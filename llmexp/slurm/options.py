@@ -41,21 +41,21 @@ class SlurmOptions(Section):
         "its share of a node's, 8 at least and 16 with O or C where a node has them",
     )
     mem: NonNegativeInt | str | None = Field(None, description="of a node, such as 200G; 0: all; None: what O needs")
-    exclusive: bool = Field(False, description="no other jobs on the node")
+    exclusive: bool = Field(False, description="allow no other jobs on the node")
     array_parallelism: PositiveInt | None = Field(
-        None, description="jobs of the sweep that run at one time; None: as many as the cluster lets"
+        None, description="jobs of the sweep that run at a time; None: as many as the cluster allows"
     )
-    requeue: bool = Field(True, description="after preemption or a node's loss the job is queued again")
+    requeue: bool = Field(True, description="queue the job again after preemption or a node failure")
     setup: Annotated[tuple[str, ...], Tuple] = Field(
         (), description="shell lines before the run, such as 'module load cuda'"
     )
     options: dict[str, str | int | float | bool | None] = Field(
-        default_factory=dict, description="further options of sbatch, by their long names"
+        default_factory=dict, description="more sbatch options, by their long names"
     )
     detach: bool = Field(False, description="return once the jobs are submitted")
     poll_s: PositiveFloat = Field(10.0, description="how often SLURM is asked about its jobs")
     patience_s: PositiveFloat = Field(
-        3600.0, description="how long SLURM may give no answer before the waiting ends; the jobs go on"
+        3600.0, description="how long SLURM may stay silent before the waiting ends; the jobs continue"
     )
 
     @field_validator("options")

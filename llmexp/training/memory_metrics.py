@@ -56,32 +56,32 @@ def optimizer_state_bytes_per_parameter(repeat: TrainingRepeat, facts: RunConsta
 _PEAKS = {
     "peak_allocated_bytes": "Peak of torch's allocator, on the largest rank; None on cpu.",
     "peak_reserved_bytes": (
-        "Peak of what torch's allocator had taken from the device, on the largest rank; None on cpu."
+        "Peak memory that torch's allocator had reserved on the device, on the largest rank; None on cpu."
     ),
     "peak_device_used_bytes": (
         "The device's own count of its memory in use, the largest reading of any rank; None on cpu."
     ),
     "peak_rss_bytes": "Peak of a rank's process in host memory, on the largest rank.",
 }
-_OF_ALLOCATOR = "What building the model took is left out."
+_OF_ALLOCATOR = "Memory used only to build the model does not count."
 _OF_DEVICE = (
     "Other processes' memory counts too. It is the largest of the readings at the ends of phases and of the window."
 )
 _OF_PHASES = (
-    "`what_ran.peak_phase` names the highest. On CPU it names the phase in which the process last grew; null where "
-    "building the model took more."
+    "`what_ran.peak_phase` names the highest. On CPU it names the phase where the process last grew; null if building "
+    "the model took more."
 )
 _OF_STATES = (
     "The most in the first step: gradients at the end of a pass or as the optimizer begins an update, when copies in "
-    "the master copy's dtype may lie beside them; the others after the update. ZeRO and offload show, on CPU too."
+    "the master copy's dtype can exist beside them; the others after the update. ZeRO and offload show, also on CPU."
 )
 _OF_GATHERED = (
-    "With FSDP2 only: all of them with Z2; embedding, last norm and head with Z3. What DeepSpeed's Z3 keeps gathered "
-    "is in the peaks alone."
+    "With FSDP2 only: all of them with Z2; embedding, last norm and head with Z3. Parameters that DeepSpeed's Z3 "
+    "keeps gathered are only in the peaks."
 )
 _OF_MOMENTS = (
-    "8 for AdamW in fp32, and 8 / n where n ranks share them out. A copy of the parameters that it updates is not "
-    "among them. The same name in `plan.json` is what the plan expects of one rank alone."
+    "8 for AdamW in fp32, and 8 / n if n ranks share them. A copy of the parameters to update does not count. The "
+    "same name in `plan.json` is what the plan expects of one rank alone."
 )
 _STATES = {
     "parameter": (("parameters",), "Parameters, as partitioned"),
@@ -101,7 +101,9 @@ def add_memory(metrics: Metrics) -> None:
         metrics.include(MetricSpec(name, function, "B", "lower", help, details=details))
 
     largest = "of the largest rank"
-    per_parameter = "Moments that the fullest rank holds, wherever, over the trained parameters of the whole model."
+    per_parameter = (
+        "Bytes of moments on the fullest rank, device and host, over the trained parameters of the whole model."
+    )
     add("optimizer_state_bytes_per_parameter", optimizer_state_bytes_per_parameter, per_parameter, _OF_MOMENTS)
     for name, help in _PEAKS.items():
         details = {"peak_allocated_bytes": _OF_ALLOCATOR, "peak_device_used_bytes": _OF_DEVICE}.get(name, "")

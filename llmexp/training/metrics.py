@@ -35,31 +35,29 @@ metric = METRICS.add
 
 @metric("tokens/s", "higher")
 def tokens_per_s(repeat: TrainingRepeat, facts: RunConstants) -> Measurement:
-    """Positions of the measured window of all replicas a second.
+    """Positions per second in the measured window, over all replicas.
 
-    Padding counts. The time is that of the slowest rank. Nothing is multiplied by tp, pp or cp.
+    Padding counts. The slowest rank gives the time. Nothing is multiplied by tp, pp or cp.
     """
     return rate_of(repeat, facts, "positions")
 
 
 @metric("tokens/s", "higher")
 def tokens_per_s_per_gpu(repeat: TrainingRepeat, facts: RunConstants) -> Measurement:
-    """tokens_per_s over the number of all devices, those of tp, pp and cp too."""
+    """tokens_per_s divided by the number of all devices, including those of tp, pp and cp."""
     return tokens_per_s(repeat, facts).times(1 / facts.world_size)
 
 
 @metric("tokens/s", "higher", Shown("real tokens/s", dispensable=9))
 def real_tokens_per_s(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
-    """Tokens that are not padding, of all replicas, a second;
-    None of a program of one's own, which tells of tokens alone.
-    """
+    """Tokens per second without padding, over all replicas; None for engine=script, which reports only tokens."""
     return None if "program" in repeat.ranks[0].what_ran else rate_of(repeat, facts, "real_tokens")
 
 
 @metric("samples/s", "higher", Shown("samples/s", ",.2f", dispensable=3))
 def samples_per_s(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
-    """Sequences of all replicas a second, of packed instructions the records in them;
-    None where samples do not count them.
+    """Sequences per second over all replicas, for packed instructions their records;
+    None if samples do not count them.
     """
     counted = all(sample.samples for step in repeat.measured for sample in step)
     return rate_of(repeat, facts, "samples") if counted else None
@@ -67,38 +65,38 @@ def samples_per_s(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | 
 
 @metric("s", "lower")
 def epoch_time_s(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
-    """What one pass over all records of the data takes at samples_per_s; None for data that has no end."""
+    """Time of one pass over all records of the data at samples_per_s; None for endless data."""
     rate, records = samples_per_s(repeat, facts), repeat.ranks[0].what_ran.get("data_records")
     return Measurement(records / rate.value) if rate and records else None
 
 
 @metric("USD", "lower", Shown("epoch USD", ",.2f", dispensable=4))
 def epoch_usd(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
-    """What that costs in USD, all devices paid for."""
+    """Cost of one pass over all records in USD, all devices paid for."""
     time_s = epoch_time_s(repeat, facts)
     return time_s.times(_usd_per_s(facts)) if time_s and facts.price_per_device_hour_usd else None
 
 
 @metric("steps")
 def measured_steps(repeat: TrainingRepeat, facts: RunConstants) -> Measurement:
-    """Steps of the measured window; with adaptive stopping no more than tokens_per_s took to be known."""
+    """Steps of the measured window; with adaptive stopping only as many as tokens_per_s needed to settle."""
     return Measurement(len(repeat.measured))
 
 
 @metric("share", "higher")
 def timed_share_of_wall(repeat: TrainingRepeat, facts: RunConstants) -> Measurement:
-    """Time inside steps over the window's wall time, on the rank where it is lowest;
-    raises RecordError where more time was counted than passed.
+    """Time inside steps divided by the window's wall time, on the rank where it is lowest;
+    raises RecordError if the steps took longer than the window.
 
     Steps are timed by the device's clock, the window by the host's. The rest lies between steps: the next batch, the
-    samples' file, a device that waits for the host. Above 1.01 a clock is wrong, and the run fails.
+    samples' file, a device that waits for the host. Above 1.01 a clock is wrong and the run fails.
     """
     shares = timed_shares(repeat)
     if max(shares) > 1 + CLOCKS_AGREE:
         rank = shares.index(max(shares))
         wall_s = repeat.ranks[rank].window_wall_s
         raise RecordError(
-            f"steps of {shares[rank] * wall_s:.6g} s in a window of {wall_s:.6g} s cannot be: rank {rank}'s "
+            f"steps of {shares[rank] * wall_s:.6g} s in a window of {wall_s:.6g} s are impossible: rank {rank}'s "
             "device clock, or the host's, is wrong"
         )
     return Measurement(min(shares))
@@ -135,14 +133,14 @@ def optimizer_time_s(repeat: TrainingRepeat, facts: RunConstants) -> Measurement
 def tflops_per_s_per_gpu(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """Model TFLOP/s of one device.
 
-    Recomputation is left out. With `engine=script` it is known only where the program's model is the configuration's.
+    Recomputation is left out. With `engine=script` it is known only if the program trains the configured model.
     """
     return tflops_of(repeat, facts, flops.model)
 
 
 @metric("share", "higher", Shown("MFU %", ".1f", 100, dispensable=6))
 def mfu(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
-    """Model FLOP/s over the dense peak, 0 to 1; raises RecordError above 1, for then a count or the peak is wrong.
+    """Model FLOP/s over the dense peak, 0 to 1; raises RecordError above 1, because then a count or the peak is wrong.
 
     The peak is that of the parameters' dtype, from `conf/hardware/*.yaml` with its source. Unknown hardware has none.
     """
@@ -152,7 +150,7 @@ def mfu(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
 @metric("share", "higher")
 def mfu_full_attention(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """mfu with every pair of each sequence counted, as PaLM does;
-    above 1 it may be, for causal kernels leave half of them out.
+    it can exceed 1, because causal kernels skip half of them.
 
     Masked pairs count too, as in the paper of Megatron (arXiv 2104.04473) and nanoGPT: for comparison with published
     figures.
@@ -162,7 +160,7 @@ def mfu_full_attention(repeat: TrainingRepeat, facts: RunConstants) -> Measureme
 
 @metric("share", "higher")
 def useful_mfu(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
-    """mfu of tokens that are no padding; None of a program of one's own, which tells of tokens alone."""
+    """mfu of tokens without padding; None for engine=script, which reports only tokens."""
     return (
         None if "program" in repeat.ranks[0].what_ran else _share_of_peak(tflops_of(repeat, facts, flops.useful), facts)
     )
@@ -170,7 +168,7 @@ def useful_mfu(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | Non
 
 @metric("share", "higher")
 def hfu(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
-    """What the devices computed, useful or not, over the dense peak; raises RecordError above 1.
+    """All FLOP/s that the devices computed, useful or not, over the dense peak; raises RecordError above 1.
 
     None with `engine=script`.
     """
@@ -187,7 +185,7 @@ def time_to_first_step_s(repeat: TrainingRepeat, facts: RunConstants) -> Measure
 
 @metric("USD", "lower")
 def usd_per_million_tokens(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
-    """What a million positions cost in USD, all devices paid for."""
+    """Cost of a million positions in USD, all devices paid for."""
     if facts.price_per_device_hour_usd is None:
         return None
     return Measurement(1e6 * _usd_per_s(facts) / tokens_per_s(repeat, facts).value)
@@ -195,7 +193,7 @@ def usd_per_million_tokens(repeat: TrainingRepeat, facts: RunConstants) -> Measu
 
 @metric("tokens/USD", "higher", Shown("M tokens /USD", "g", 1e-6, dispensable=1))
 def tokens_per_usd(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
-    """Positions that a USD pays for, all devices paid for; None where the hardware has no price."""
+    """Positions per USD, all devices paid for; None if the hardware has no price."""
     return (
         Measurement(tokens_per_s(repeat, facts).value / _usd_per_s(facts)) if facts.price_per_device_hour_usd else None
     )
@@ -204,11 +202,11 @@ def tokens_per_usd(repeat: TrainingRepeat, facts: RunConstants) -> Measurement |
 @metric("W", "lower")
 def mean_power_w(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """Power of what the run's energy counters cover, over the measured window;
-    None where one cannot be read, or the window is too short for it.
+    None if one cannot be read, or the window is too short.
 
     `what_ran.energy_counters` names the counters. On CUDA they cover the boards of the run's own GPUs (NVML's total
     energy counter, Volta and later), without the host. On CPU they cover all packages of the node (RAPL of Intel and
-    AMD), whoever computes on them, without their memory. Most systems let only root read RAPL. A window has to last
+    AMD), whatever runs on them, without their memory. Most systems let only root read RAPL. A window has to last
     20 s: NVML averages power over a second, which is 5 % of that.
     """
     energies = [rank.energy for rank in repeat.ranks if rank.energy and _tells(rank.energy)]
@@ -219,7 +217,7 @@ def mean_power_w(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | N
 
 @metric("tokens/J", "higher", Shown("tokens/J", ".2f", dispensable=1))
 def tokens_per_joule(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
-    """Positions for a joule: tokens_per_s over mean_power_w."""
+    """Positions per joule: tokens_per_s over mean_power_w."""
     power = mean_power_w(repeat, facts)
     return Measurement(tokens_per_s(repeat, facts).value / power.value) if power else None
 
@@ -241,25 +239,25 @@ def final_loss(repeat: TrainingRepeat, facts: RunConstants) -> Measurement:
 
 @metric("tokens")
 def trained_tokens(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
-    """Tokens trained on, warm-up included, padding left out; with a budget of tokens only."""
+    """Tokens trained on, warm-up included, without padding; only with a token budget."""
     return Measurement(curve_of([repeat], facts).tokens[-1]) if facts.token_budget else None
 
 
 @metric("nats", "lower")
 def smoothed_final_loss(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
-    """Mean loss of the last 5 % of the tokens trained on; with a budget of tokens only."""
+    """Mean loss over the last 5 % of the tokens trained on; only with a token budget."""
     return Measurement(curve_of([repeat], facts).final_loss) if facts.token_budget else None
 
 
 @metric("parameters")
 def parameters(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
-    """Parameters of the whole model; None where only the program that built it knows."""
+    """Parameters of the whole model; None if only the program that built it knows."""
     return _count(repeat.ranks[0].parameters)
 
 
 @metric("parameters", column=Shown("trained M", ",.2f", 1e-6, dispensable=5))
 def trainable_parameters(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
-    """Parameters of the whole model that train; None as for `parameters`."""
+    """Parameters of the whole model that train; None in the same cases as `parameters`."""
     return _count(repeat.ranks[0].trainable_parameters)
 
 
@@ -280,7 +278,7 @@ def _checked(name: str, share: Measurement | None, repeat: TrainingRepeat, facts
         return share
     tokens, achieved = tokens_per_s_per_gpu(repeat, facts).value, share.value * facts.peak_flops_per_s
     raise RecordError(
-        f"{name} of {share.value:.3g} cannot be: {tokens:.6g} tokens/s per device x {achieved / tokens:.6g} "
+        f"{name} of {share.value:.3g} is impossible: {tokens:.6g} tokens/s per device x {achieved / tokens:.6g} "
         f"FLOPs a token = {achieved / 1e12:.6g} TFLOP/s, above the peak of {facts.peak_flops_per_s / 1e12:.6g} TFLOP/s"
     )
 

@@ -88,7 +88,7 @@ def _why_unknown(one: TrainedRun, other: TrainedRun) -> str:
     if not one.losses or not other.losses:
         return "a run kept no losses of its steps"
     if one.largest_update is None or other.largest_update is None:
-        return "losses agree, as they may without any update, and no update was recorded"
+        return "losses agree, as they would without any update, and no update was recorded"
     if not one.largest_update:
         return "the first step changed no parameter"
     if not one.sequences or not other.sequences:

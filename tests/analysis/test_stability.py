@@ -43,7 +43,7 @@ def scattered(level_s=1.0, scatter=0.02, count=60, seed=0):
     return [level_s * draw.gauss(1, scatter) for _ in range(count)]
 
 
-ALONE = "one repeat is one process, and how far another would be from it is not known: measure.repeats=3 tells"
+ALONE = "one repeat is one process, so how much processes differ is unknown: set measure.repeats=3"
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -97,7 +97,7 @@ def test_a_difference_that_scatter_explains_is_no_drift_and_hides_one(repeat_of)
     assert drift([repeat_of(times_s)]).ratio > 1.05
     found = judged(repeat_of(times_s))
     assert found.verdict == "unknown"
-    assert "steps scatter so much that a drift of 10% would not show: take more steps" in words(found)
+    assert "steps scatter so much that a drift of 10% would not show: measure more steps" in words(found)
 
 
 def test_a_small_drift_is_not_relevant_however_sure(repeat_of):
@@ -198,4 +198,4 @@ def test_sequences_that_grow_are_no_drift_and_leave_the_verdict_open(write_repea
     folder = write_repeat(0, {0: {"window_wall_s": sum(times_s)}}, {0: steps}, warmup=5)
     found = judged(read_training(folder, 1))
     assert (found.verdict, found.drift_ratio, found.warmup_ratio, found.low) == ("unknown", None, None, None)
-    assert words(found) == ["sequences grew from step to step, whose times say nothing of each other then"]
+    assert words(found) == ["sequences grew from step to step, so their times cannot be compared"]

@@ -48,7 +48,7 @@ def test_words_of_a_run_say_what_that_run_needs(llmexp, here, monkeypatch):
     assert (code, err) == (1, "")
     assert found["hardware"] == (
         "fail",
-        "hardware=h100 is not this node's: it takes 8 x NVIDIA H100 80GB HBM3, and no GPU is visible here",
+        "hardware=h100 does not match this node: it needs 8 x NVIDIA H100 80GB HBM3, and no GPU is visible here",
     )
     assert found["engine"][0] == "fail"
     assert "engine=torch with method=QL, data=instructions needs peft: pip install" in found["engine"][1]

@@ -30,14 +30,14 @@ def here(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (f"{PRETRAIN} data.files=[pipe]", "pipe is no regular file"),
-        (f"{PRETRAIN} data.files=[/dev/urandom]", "/dev/urandom is no regular file"),
+        (f"{PRETRAIN} data.files=[pipe]", "pipe is not a regular file"),
+        (f"{PRETRAIN} data.files=[/dev/urandom]", "/dev/urandom is not a regular file"),
         (f"{PRETRAIN} data=./pipe", "data=./pipe: instructions are in"),
-        (f"{TUNE} data=instructions data.files=[pipe.jsonl]", "pipe.jsonl is no regular file"),
+        (f"{TUNE} data=instructions data.files=[pipe.jsonl]", "pipe.jsonl is not a regular file"),
         (f"{TUNE} data=instructions data.files=[deep.jsonl]", "too deeply"),
         (f"{PRETRAIN} model=./piped model.weights=random", "config.json"),
         (f"{PRETRAIN} model=./deep model.weights=random", "config.json"),
-        ("task=serve model=tiny serve.trace.file=pipe.jsonl", "pipe.jsonl is no regular file"),
+        ("task=serve model=tiny serve.trace.file=pipe.jsonl", "pipe.jsonl is not a regular file"),
         ("task=serve model=tiny serve.trace.file=deep.jsonl", "deep.jsonl"),
         ("task=serve model=tiny serve.texts.path=deep.jsonl serve.texts.tokenizer=bytes", "too deeply"),
     ],

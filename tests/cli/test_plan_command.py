@@ -78,7 +78,7 @@ def test_a_sweeps_plan_is_a_table_of_one_line_a_run_below_100_columns(llmexp):
     assert max(map(len, table.splitlines())) < 100
     assert {row.split()[3] for row in rows} == {"yes", "likely", "no"}
     assert "skip (1)" in rows[0]
-    assert "(1) needs 50.2 GiB on the device for certain" in rest
+    assert "(1) needs at least 50.2 GiB on the device, which has" in rest
 
 
 def test_with_slurm_the_arrays_and_their_options_are_named(llmexp):
@@ -112,10 +112,10 @@ def test_a_training_budget_goes_by_the_expected_speed(llmexp):
     ("given", "said"),
     [
         ("tokns=3", "unknown training 'tokns': did you mean tokens?"),
-        ("tokens", "'' is no number"),
+        ("tokens", "'' is not a number"),
         ("tokens=many", "'many' is no number"),
         ("tokens=-1", "more than 0 tokens"),
-        ("tokens=inf", "a training has an end"),
+        ("tokens=inf", "write a finite number of tokens above 0"),
         ("epochs=3", "a plan takes tokens"),
     ],
 )

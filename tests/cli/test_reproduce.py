@@ -60,7 +60,8 @@ def test_hardware_that_is_not_here_is_one_line_and_nothing_is_measured(llmexp, r
     code, out, err = llmexp("reproduce", *map(str, here.glob("outputs/main/*/")))
     assert (code, err) == (1, "")
     assert (
-        out == "cannot tell: hardware=h200 is not this node's: it takes 8 x NVIDIA H200, and no GPU is visible here\n"
+        out
+        == "cannot tell: hardware=h200 does not match this node: it needs 8 x NVIDIA H200, and no GPU is visible here\n"
     )
     assert runner.ran == ["tiny F"]
     assert not (here / "outputs" / "reproduced").exists()

@@ -56,7 +56,7 @@ WRONG = {
     "model=hf": ["model.path"],
     "data=hf": ["data.path is missing"],
     "data=synthetic data.field=a": [
-        "data.field=a is of data=hf, and data=synthetic draws its tokens and reads nothing: add data=hf, "
+        "data.field=a belongs to data=hf, and data=synthetic draws its tokens and reads nothing: add data=hf, "
         "or leave it out"
     ],
     "data=instructions data.files=[none.jsonl]": ["data.files: nothing matches none.jsonl"],
@@ -136,7 +136,7 @@ WRONG_WORDS = {
     "model=7b,": ["cannot read 'model=7b,'", "quotes around special characters"],
     # data, models and trackers
     "data.path=a.txt": [
-        "data.path=a.txt is of data=hf or data=instructions, and data=text reads data.files: "
+        "data.path=a.txt belongs to data=hf or data=instructions, and data=text reads data.files: "
         "write data.files=[a.txt], or leave it out"
     ],
     "data=synthetic data.path=a": [
@@ -147,11 +147,11 @@ WRONG_WORDS = {
         "data.files=[a] is of data=text or data=instructions, and data=synthetic draws its tokens and reads nothing"
     ],
     "data=hf data.path=a data.files=[b]": [
-        "is of data=text or data=instructions, and data=hf reads data.path: write data.path=<dataset>"
+        "belongs to data=text or data=instructions, and data=hf reads data.path: write data.path=<dataset>"
     ],
     "data.split=test": ["data.split=test is of data=hf or data=instructions, and data=text reads data.files"],
     "data.field=story": [
-        "data.field=story is of data=hf, and data=text reads data.files: add data=hf, or leave it out"
+        "data.field=story belongs to data=hf, and data=text reads data.files: add data=hf, or leave it out"
     ],
     "data=synthetic data.pack=false": [
         "data.pack=false is of data=text, data=hf or data=instructions, and data=synthetic draws its tokens"
@@ -160,7 +160,7 @@ WRONG_WORDS = {
         "run data=synthetic: data.tokenizer=./mine is of data=text, data=hf or data=instructions"
     ],
     "model=tiny model.path=./mine": [
-        "model.path=./mine is of model=hf, and model=tiny is llama: set model=<folder or hub name>"
+        "model.path=./mine belongs to model=hf, and model=tiny is llama: set model=<folder or hub name>"
     ],
     "model=hf model.path=org/a model.num_layers=2": [
         "architecture qwen3 or architecture mixtral, and model=a has its shape from model.path"
@@ -170,7 +170,7 @@ WRONG_WORDS = {
         "as optimizer=sgd is",
     ],
     "optimizer=sgd optimizer.eps=1e-8": [
-        "is of AdamW, and optimizer.target=torch.optim.SGD is another class: put it into optimizer.options"
+        "belongs to AdamW, and optimizer.target=torch.optim.SGD is another class: put it into optimizer.options"
     ],
     "optimizer=sgd optimizer.implementation=deepspeed": ["is of AdamW", "take optimizer=adamw, or leave it out"],
     "runtime.python=/x": ["runtime=here is llmexp's own interpreter: write runtime=venv runtime.python=/x"],
@@ -178,8 +178,8 @@ WRONG_WORDS = {
         "runtime.image=a.sif is of runtime=apptainer or runtime=docker",
         "add one of those",
     ],
-    "data=hf data.path=./nowhere": ["data.path=./nowhere: there is no such file or folder"],
-    "data.tokenizer=/nowhere/there": ["data.tokenizer=/nowhere/there: there is no such file or folder"],
+    "data=hf data.path=./nowhere": ["data.path=./nowhere: no such file or folder"],
+    "data.tokenizer=/nowhere/there": ["data.tokenizer=/nowhere/there: no such file or folder"],
     "model=./nowhere": ["model.path=./nowhere: no such folder"],
     "model=a/b/c": ["a/b/c", "organization/model"],
     "tracking.uri=ftp://nowhere": [

@@ -118,7 +118,7 @@ def test_a_key_that_is_missing_is_one_line_that_names_its_variable(llmexp, runne
         monkeypatch.setenv(API_KEY, "of another")
         check_refused(llmexp(*words), [f"answers 401: it refuses {API_KEY}"])
         monkeypatch.setenv(API_KEY, "with\u00e9")
-        check_refused(llmexp(*words), [f"{API_KEY} has characters that no header of HTTP can have"])
+        check_refused(llmexp(*words), [f"{API_KEY} has characters that an HTTP header cannot contain"])
     finally:
         found.shutdown()
         found.server_close()

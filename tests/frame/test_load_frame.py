@@ -52,7 +52,7 @@ def test_columns_are_told_with_unit_and_meaning(two: Path) -> None:
     told = llmexp.load(two).attrs["columns"]["tokens_per_s"]
     assert told == {
         "unit": "tokens/s",
-        "description": "Positions of the measured window of all replicas a second.",
+        "description": "Positions per second in the measured window, over all replicas.",
     }
     everything = llmexp.columns()
     assert {"peak_allocated_bytes", "output_tokens_per_s", "tokens_per_s_std_between_repeats"} <= set(everything)

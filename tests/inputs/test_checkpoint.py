@@ -95,10 +95,10 @@ def test_a_shard_cut_off_in_its_header_is_truncated_too(folder: Path, size: int)
 
 def test_pickled_weights_are_not_read(folder: Path) -> None:
     (folder / INDEX).unlink()
-    assert refused(folder).startswith(f"there is neither {ONE_FILE} nor {INDEX}")
+    assert refused(folder).startswith(f"it has neither {ONE_FILE} nor {INDEX}")
     (folder / "pytorch_model.bin").write_bytes(b"")
     assert refused(folder).startswith(
-        "its weights are pytorch_model.bin, and safetensors alone are read: transformers converts them"
+        "its weights are pytorch_model.bin, and only safetensors are read: convert them with transformers"
     )
 
 
@@ -126,7 +126,7 @@ def test_other_content_is_refused(folder: Path, name: str, content: str, reason:
 
 def test_without_a_configuration_it_is_no_checkpoint(folder: Path) -> None:
     (folder / "config.json").unlink()
-    assert "there is no config.json" in refused(folder)
+    assert "it has no config.json" in refused(folder)
 
 
 def words(folder: Path) -> tuple[str, ...]:
@@ -159,7 +159,7 @@ def test_a_plan_says_which_weights_it_starts_from_and_what_it_leaves(plan: Plann
     [
         (
             ("model.weights=pretrained",),
-            "model.weights=pretrained is of model=hf, and model=tiny is llama: "
+            "model.weights=pretrained belongs to model=hf, and model=tiny is llama: "
             "set model=<folder or hub name> for a checkpoint",
         ),
         (("task.save_model=true", "engine=megatron"), "task.save_model=true: engine=megatron saves no weights"),

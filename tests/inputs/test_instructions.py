@@ -75,7 +75,7 @@ def messages(*turns: tuple[str, str]) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("record", "said"),
     [
-        ('{"instruction": "Add.", "output": }', "no JSON: Expecting value at column 35"),
+        ('{"instruction": "Add.", "output": }', "not JSON: Expecting value at column 35"),
         (
             {"text": "Hi"},
             "expected 'instruction' and 'output' .* 'messages', or ShareGPT's 'conversations', not only text",
@@ -109,7 +109,7 @@ def test_a_wrong_record_is_said_by_file_and_line(tmp_path: Path, record: object,
 def test_a_wrong_list_is_said_by_the_line_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text(json.dumps([ALPACA, CHAT], indent=1).replace("Hi", '"Hi'))
-    with pytest.raises(ConfigError, match=r"a\.json:15: no JSON"):
+    with pytest.raises(ConfigError, match=r"a\.json:15: not JSON"):
         check(path)
 
 

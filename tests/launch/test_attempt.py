@@ -100,7 +100,7 @@ def test_a_result_is_not_laid_over_that_of_a_driver_which_took_the_run_and_has_e
     assert measure(make_plan("well"), folder) is False
     assert folder.result_path.read_text() == "the other's"
     said = (
-        "another llmexp has taken this run over, as this one gave no sign of life for 10 min or more: "
+        "another llmexp has taken over this run, because this one showed no sign of life for 10 min or more: "
         "a process that has ended by now"
     )
     assert capsys.readouterr().out == f"{folder.path.name}: {said}\n"

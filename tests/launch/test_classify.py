@@ -167,7 +167,7 @@ def test_kill_by_the_kernel_for_memory_is_out_of_memory(repeat):
     torchrun_says(repeat, -9, -15)
     assert ending(repeat, killed_for_memory=True) == (
         RunStatus.OOM,
-        "rank 0 was killed by SIGKILL by the kernel, for want of host memory",
+        "rank 0 was killed by SIGKILL by the kernel because host memory ran out",
     )
 
 

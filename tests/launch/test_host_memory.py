@@ -51,7 +51,7 @@ def test_two_low_readings_in_a_row_end_a_run_that_holds_most_of_it(readings: dic
     ending = watched.exhausted(one_process)
     assert ending is not None
     assert ending.status is RunStatus.OOM
-    assert ending.reason == "host memory: 0.3 of 24.0 GiB left, the run's processes hold 22.0 GiB: only 2% may be left"
+    assert ending.reason == "host memory: 0.3 of 24.0 GiB left, the run's processes hold 22.0 GiB: the limit is 2%"
 
 
 def test_memory_that_others_hold_is_no_answer_about_the_run(readings: dict[str, int]) -> None:
@@ -128,7 +128,7 @@ def _has_controller(home: Path) -> bool:
     ("every_s", "least_left", "reason"),
     [
         ("0.1", "0.3", "GiB left, the run's processes hold"),
-        ("0", "0", "the launcher was killed by SIGKILL by the kernel, for want of host memory"),
+        ("0", "0", "the launcher was killed by SIGKILL by the kernel because host memory ran out"),
     ],
     ids=["stopped in time", "killed by the kernel"],
 )

@@ -73,7 +73,7 @@ def test_an_unsupported_combination_is_skipped_first(make):
 def test_host_memory_counts_all_ranks_on_cpu(make):
     ending = preflight(make(device_gib=8.5), LAPTOP)
     assert ending.status is RunStatus.SKIPPED
-    assert "needs 17.0 GiB of host memory for certain on 2 ranks a node, which has 16.0 GiB: sum" in ending.reason
+    assert "needs at least 17.0 GiB of host memory for 2 ranks on a node, which has 16.0 GiB: sum" in ending.reason
     assert "force=true" in ending.reason
 
 
@@ -85,7 +85,7 @@ def test_device_memory_is_the_nodes_own(make):
     small = Detected("a800", "a800", "NVIDIA A800-SXM4-40GB", 4, 40 * GIB)
     ending = preflight(make(device_gib=50, hardware=A800), small)
     assert ending.status is RunStatus.SKIPPED
-    assert "50.0 GiB on the device for certain, which has 40.0 GiB" in ending.reason
+    assert "needs at least 50.0 GiB on the device, which has 40.0 GiB" in ending.reason
 
 
 def test_offloaded_state_is_held_against_the_host(make):
@@ -96,9 +96,8 @@ def test_other_nodes_hardware_is_a_failure_that_names_both(make):
     ending = preflight(make(hardware=A800), Detected("h200", "h200", "NVIDIA H200", 8, 140 * GIB))
     assert ending.status is RunStatus.FAILED
     assert (
-        ending.reason
-        == "hardware=a800 is not this node's: it takes 2 x NVIDIA A800-SXM4-80GB or NVIDIA A800-SXM4-40GB, "
-        "and here are 8 x NVIDIA H200"
+        ending.reason == "hardware=a800 does not match this node: it needs 2 x NVIDIA A800-SXM4-80GB "
+        "or NVIDIA A800-SXM4-40GB, and this node has 8 x NVIDIA H200"
     )
 
 

@@ -90,7 +90,10 @@ def test_later_repeats_start_from_nothing(progress, take_steps, tmp_path):
             {"line": "step (?P<loss>.*)", "callback": False},
             "no line matches step (?P<loss>.*); its ranks printed 3 lines, the last of rank 1: 'it 7 [/x]'",
         ),
-        ({"line": None, "callback": True}, "no Trainer of transformers trained in the processes that llmexp started"),
+        (
+            {"line": None, "callback": True},
+            "needs a transformers Trainer, and none trained in the processes that llmexp started",
+        ),
         (None, None),
     ],
 )
@@ -115,7 +118,7 @@ def test_what_a_program_prints_without_a_step_is_said_after_a_while(
     now_s[0] += UNHEARD_AFTER_S
     progress.update()
     assert (
-        (f"tiny Naive · starting · no step heard of yet: {said}" in str(progress))
+        (f"tiny Naive · starting · no step reported yet: {said}" in str(progress))
         if said
         else (str(progress) == "tiny Naive · starting")
     )

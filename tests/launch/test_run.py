@@ -75,7 +75,7 @@ def test_plan_is_there_before_the_ranks_start(make_plan, folder):
 @pytest.mark.parametrize(
     ("behavior", "status", "reason"),
     [
-        ("incomplete", RunStatus.INCOMPLETE, "the launcher ended well, but rank 1 left no summary in repeat.0"),
+        ("incomplete", RunStatus.INCOMPLETE, "the launcher succeeded, but rank 1 left no summary in repeat.0"),
         ("out_of_memory", RunStatus.OOM, "rank 1: OutOfMemoryError: tried to allocate 2 GiB"),
         ("killed", RunStatus.KILLED, "the launcher was killed by SIGKILL"),
         ("broken", RunStatus.FAILED, "the launcher ended with exit code 1: ValueError: no such thing"),
@@ -179,7 +179,7 @@ def test_timeout_of_a_program_whose_steps_are_not_heard_of_says_what_to_do(make_
     )
     assert result.status is RunStatus.TIMEOUT
     assert result.reason.startswith(
-        "the run took longer than measure.timeout_s=1; no step was heard of: call llmexp.hook.step("
+        "the run took longer than measure.timeout_s=1; no step was reported: call llmexp.hook.step("
     )
     assert "lines, the last of rank 0: 'iteration " in result.reason
 
@@ -196,7 +196,7 @@ def test_standstill_leaves_stacks_and_no_process(make_plan, folder):
     [
         (signal.SIGINT, "interrupted by the user"),
         (signal.SIGTERM, "terminated by SIGTERM"),
-        (signal.SIGHUP, "its terminal was closed, by SIGHUP"),
+        (signal.SIGHUP, "its terminal was closed (SIGHUP)"),
     ],
 )
 def test_interrupted_driver_leaves_a_result_and_no_process(make_plan, folder, start_driver, processes, number, reason):

@@ -104,7 +104,7 @@ def test_a_damaged_result_hides_no_other(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"task": "pretrain"}, "its task is pretrain and it ended as success; limits are those of a success of"),
+        ({"task": "pretrain"}, "its task is pretrain and it ended as success; limits come from a successful run of"),
         ({"status": RunStatus.OOM}, "its task is micro and it ended as oom"),
     ],
 )

@@ -15,7 +15,7 @@ def test_sqlite_is_unsafe_on_a_network_whether_or_not_locks_hold_there(
     tmp_path: Path, mounted: Callable[[str], None], kind: str
 ) -> None:
     mounted(kind)
-    assert unsafe_for_sqlite(tmp_path / "not" / "yet") == f"{tmp_path}/not/yet lies on {kind}, where SQLite is not safe"
+    assert unsafe_for_sqlite(tmp_path / "not" / "yet") == f"{tmp_path}/not/yet is on {kind}, where SQLite is not safe"
 
 
 def test_sqlite_is_safe_on_a_disk_that_is_here(tmp_path: Path, mounted: Callable[[str], None]) -> None:
@@ -32,7 +32,7 @@ def test_sqlite_is_unsafe_where_files_cannot_be_locked(
 
     mounted("fuse.other")
     monkeypatch.setattr(fcntl, kind_of_lock, refuse)
-    assert unsafe_for_sqlite(tmp_path) == f"{tmp_path} lies on fuse.other, which cannot lock files, as SQLite must"
+    assert unsafe_for_sqlite(tmp_path) == f"{tmp_path} is on fuse.other, which cannot lock files as SQLite needs"
 
 
 def test_the_innermost_mount_names_the_filesystem(tmp_path: Path, mounted: Callable[[str], None]) -> None:

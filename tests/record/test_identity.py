@@ -156,6 +156,6 @@ def test_a_driver_that_stood_still_while_another_took_its_run_learns_it(
             inside.resume()
             out, _ = holder.communicate("\n")
     assert (
-        out == "another llmexp has taken this run over, as this one gave no sign of life for 10 min or more: "
+        out == "another llmexp has taken over this run, because this one showed no sign of life for 10 min or more: "
         f"process {os.getpid()} on {HOST}\n"
     )

@@ -67,7 +67,7 @@ def test_recording_elsewhere_is_no_difference(make_run):
         ({}, "the same training: the same sequences, losses of the first steps within 0.0e+00 of each other"),
         (
             {"update": 0.0},
-            "NOT the same training, so that speeds do not compare: the first step changes a parameter by 0.0001 and 0",
+            "NOT the same training, so speeds cannot be compared: the first step changes a parameter by 0.0001 and 0",
         ),
         (
             {"read": None},

@@ -15,7 +15,7 @@ def run(make_run, method: str, mean: float, **changes):
     [
         (
             101.0,
-            "control: Naive is equally fast again, so that other differences are not the machine's: "
+            "control: Naive is equally fast again, so the machine does not explain other differences: "
             "tokens_per_s is 1.010 of the first run's",
         ),
         (80.0, "control: Naive is NOT equally fast again: the machine changed meanwhile"),

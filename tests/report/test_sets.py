@@ -47,7 +47,7 @@ def test_each_row_has_its_own_answer(row):
     assert outcomes(found) == {"Naive": "worse", "R": "within", "F": "better", "Z2": "unknown"}
     assert found.failed
     text = printed(found)
-    for said in ("slower", "faster", "within noise", "cannot tell", "measure.repeats=3 or more of both tells"):
+    for said in ("slower", "faster", "within noise", "cannot tell", "set measure.repeats=3 or more for both"):
         assert said in text
     assert text.endswith("4 rows in both: 1 slower, 1 within noise, 1 faster, 1 cannot tell")
 
@@ -90,7 +90,7 @@ def test_a_faster_row_that_did_another_training_is_not_compared_and_fails(row, b
     a, b = row(mean=100), row(mean=200)
     found = compare_sets([a.model_copy(update={"trained": did()})], [b.model_copy(update={"trained": did(**broken)})])
     assert outcomes(found) == {"Naive": "another training"}
-    assert found.rows[0].reason == f"not the same training, so that it is not compared: {why}"
+    assert found.rows[0].reason == f"not the same training, so not compared: {why}"
     assert found.failed
     assert "1 another training" in printed(found)
 
@@ -126,7 +126,7 @@ def test_an_old_baseline_cannot_tell_whether_the_training_is_the_same(row, tmp_p
     assert outcomes(found) == {"Naive": "better"}
     assert not found.failed
     assert not found.is_complete
-    assert "cannot tell whether the same training: nothing is known of one run's training (tiny Naive)" in printed(
+    assert "cannot tell whether the same training: one run recorded nothing of its training (tiny Naive)" in printed(
         found
     )
 
@@ -217,7 +217,7 @@ def test_a_baseline_gives_the_same_answers_as_the_runs(row, tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "is no baseline, or it is damaged"),
+        ("{", "is not a baseline, or is damaged"),
         ("[]", "its kind is not 'llmexp baseline'"),
         ('{"kind": "llmexp baseline", "schema": 9, "written_by": "9.0"}', "has the schema 9, .* llmexp 9.0 wrote it"),
         ('{"kind": "llmexp baseline", "schema": 1, "rows": [{}]}', "is damaged: rows.0.settings: Field required"),

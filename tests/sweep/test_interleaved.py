@@ -141,7 +141,7 @@ def test_a_run_that_another_driver_holds_is_taken_once_it_is_free(llmexp, turns,
     code, out, _ = llmexp("method=Naive,F,R", *INTERLEAVED, *QUIET)
     assert code == 0
     assert turns.took == ["Naive", "R", "R", "Naive", "Naive", "R", "F", "F", "F"]
-    assert "another llmexp is at this very run" in out
+    assert "another llmexp is measuring this run" in out
 
 
 def test_ctrl_c_ends_the_sweep_and_tells_the_runs_that_wait(llmexp, turns, here: Path):

@@ -82,7 +82,7 @@ def test_runs_that_other_libraries_measured_are_told_apart(llmexp, runner, here:
     assert "| stack |" in text
     assert "| 0123456789ab |" in text
     assert (
-        "- stack: where it is another one, so were code, libraries or device; rerun=stale measures such runs again"
+        "- stack: runs whose stack differs had other code, libraries or devices; rerun=stale measures them again"
         in text
     )
 

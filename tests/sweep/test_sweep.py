@@ -136,9 +136,7 @@ def test_a_sqlite_store_on_a_network_is_refused_before_anything_starts(llmexp, r
     code, out, err = llmexp("method=Naive", "tracking=mlflow")
     assert (code, out) == (2, "")
     assert err.startswith("llmexp: no SQLite store for MLflow: ")
-    assert (
-        "outputs lies on nfs4, where SQLite is not safe: set MLFLOW_TRACKING_URI to a server, or tracking.uri=" in err
-    )
+    assert "outputs is on nfs4, where SQLite is not safe: set MLFLOW_TRACKING_URI to a server, or tracking.uri=" in err
     assert err.count("\n") == 1
     assert (runner.ran, list(here.iterdir())) == ([], [])
 

@@ -85,7 +85,7 @@ def test_more_time_in_steps_than_passed_is_an_error_with_its_figures(write_repea
     folder = write_repeat(0, {0: {"window_wall_s": 3.5}, 1: {"window_wall_s": 4.9}}, {0: FAST, 1: SLOW})
     with pytest.raises(
         RecordError,
-        match=r"steps of 5 s in a window of 4\.9 s cannot be: rank 1's device clock, or the host's, is wrong",
+        match=r"steps of 5 s in a window of 4\.9 s are impossible: rank 1's device clock, or the host's, is wrong",
     ):
         measure([folder], RunConstants(world_size=2, dp=2))
 
@@ -211,7 +211,8 @@ def test_energy_that_is_not_known_well_is_none(write_repeat, second):
 
 def test_mfu_above_one_is_an_error_with_its_figures(two_full_replicas):
     with pytest.raises(
-        RecordError, match=re.escape("MFU of 1.25 cannot be: 20 tokens/s per device x 3e+12 FLOPs a token = 60 TFLOP/s")
+        RecordError,
+        match=re.escape("MFU of 1.25 is impossible: 20 tokens/s per device x 3e+12 FLOPs a token = 60 TFLOP/s"),
     ):
         measure([two_full_replicas], RunConstants(world_size=2, dp=2, flops=FLOPS, peak_flops_per_s=48e12))
 
@@ -223,7 +224,8 @@ def test_hfu_above_one_is_an_error_and_full_attention_is_not(two_full_replicas):
     """
     facts = RunConstants(world_size=2, dp=2, flops=FLOPS, peak_flops_per_s=64e12)
     with pytest.raises(
-        RecordError, match=re.escape("HFU of 1.25 cannot be: 20 tokens/s per device x 4e+12 FLOPs a token = 80 TFLOP/s")
+        RecordError,
+        match=re.escape("HFU of 1.25 is impossible: 20 tokens/s per device x 4e+12 FLOPs a token = 80 TFLOP/s"),
     ):
         measure([two_full_replicas], facts)
     modest = Computed(per_position=2e12, fused_per_square=1e11, unfused_per_square=1e11, fused=True)

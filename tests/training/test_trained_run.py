@@ -60,7 +60,7 @@ def test_the_reason_names_what_differs(changed, why):
             {"sequences": []},
             "losses agree, as those of random tokens do, and a run did not record which sequences it read",
         ),
-        ({"largest_update": None}, "losses agree, as they may without any update, and no update was recorded"),
+        ({"largest_update": None}, "losses agree, as they would without any update, and no update was recorded"),
         ({"losses": []}, "a run kept no losses of its steps"),
         ({"draws": "adapter.dropout=0.1 draws at random", "losses": [9.0, 9.0]}, "adapter.dropout=0.1 draws at random"),
     ],

@@ -73,7 +73,7 @@ def _found(place: Place, sweep: Path) -> Channel:
         except OSError as error:
             why = str(error)
         time.sleep(AGAIN_AFTER_S)
-    raise NodeError(f"node 0 is not to be found at {place.address}:{place.port} ({why})")
+    raise NodeError(f"node 0 cannot be reached at {place.address}:{place.port} ({why})")
 
 
 def _connected(place: Place) -> socket.socket:
@@ -105,7 +105,7 @@ def _check(plan: RunPlan, stack: str) -> None:
     if unable:
         raise NodeError(unable.reason)
     if stack_digest(plan) != stack:
-        raise NodeError("libraries, device or llmexp's code are other ones than those of node 0")
+        raise NodeError("libraries, device or llmexp's code differ from those of node 0")
 
 
 def _run(channel: Channel, plan: RunPlan, places: dict[str, Any]) -> tuple[int, Ending]:
@@ -149,6 +149,6 @@ def _plan(path: Path) -> RunPlan:
     deadline = time.monotonic() + SEEN_WITHIN_S
     while not path.exists():
         if time.monotonic() > deadline:
-            raise NodeError(f"{path} is not to be seen here: the outputs folder must be one that all nodes share")
+            raise NodeError(f"{path} is not visible here: all nodes must share the outputs folder")
         time.sleep(AGAIN_AFTER_S)
     return RunPlan.read(path)

@@ -113,7 +113,7 @@ class PeerNodes:
         while self._missing():
             if (left := deadline - time.monotonic()) <= 0:
                 where = f"{self.place.address}:{self.place.port}"
-                raise NodeError(f"{self._absent()} did not come to {where} within {duration(self._within_s)}")
+                raise NodeError(f"{self._absent()} did not connect to {where} within {duration(self._within_s)}")
             waited_for: list[socket.socket | Channel] = [
                 *([server] if len(knocking) < MOST_KNOCKING else []),
                 *knocking,

@@ -38,9 +38,7 @@ def place_of(config: RunConfig) -> Place:
     """
     nodes, said = config.hardware.nodes, config.node
     if nodes == 1 and said.rank:
-        raise ConfigError(
-            f"node.rank={said.rank}: hardware.nodes=1, so that there is no other machine than 0; set hardware.nodes"
-        )
+        raise ConfigError(f"node.rank={said.rank}: hardware.nodes=1, so the only machine is 0: set hardware.nodes")
     if nodes == 1:
         return Place()
     rank = said.rank if said.rank is not None else _slurm_rank(nodes)

@@ -24,7 +24,7 @@ def read_secret(sweep: Path, port: int) -> bytes:
     path = _path(sweep, port)
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
         if os.fstat(file.fileno()).st_uid != os.geteuid():
-            raise NodeError(f"{path} is another user's: the nodes of a run are one user's")
+            raise NodeError(f"{path} belongs to another user: one user must start all nodes of a run")
         return file.read()
 
 

@@ -131,7 +131,7 @@ def limits_table(
         *(Column(label(row), tuple(cells[number] for number in shown)) for row, _, cells in found),
     ]
     legend = dict.fromkeys(line for _, result, cells in found for line in _legend(result, specs, cells))
-    return ReportTable("what this machine can do at most, of one rank while all are at work", columns, list(legend))
+    return ReportTable("what this machine can do at most, per rank while all ranks work", columns, list(legend))
 
 
 def _cell(result: RunResult, spec: MetricSpec) -> str:
@@ -151,13 +151,13 @@ def _cell(result: RunResult, spec: MetricSpec) -> str:
 def _legend(result: RunResult, specs: Mapping[str, MetricSpec], cells: Sequence[str]) -> Iterator[str]:
     """Say why there is no limit, and what would give one."""
     if CACHE_UNKNOWN in cells:
-        yield f"{CACHE_UNKNOWN}: the system does not tell its size, so that no rate is known to be the memory's"
+        yield f"{CACHE_UNKNOWN}: the system does not report its size, so no rate is known to be the memory's"
     for spec, cell in zip(specs.values(), cells, strict=True):
         if cell == IN_CACHE:
             size = cache_bytes(_limit(spec).among(result.points)[0], result.what_ran) or 0
             yield (
                 f"{IN_CACHE}: no point's data are {TIMES_CACHE} times as large as the cache, {in_bytes(size)}, "
-                f"so that no rate is the memory's; larger {_larger()} are"
+                f"so no rate is the memory's; larger {_larger()} are"
             )
 
 

@@ -80,7 +80,7 @@ def _columns(points: Sequence[ResultPoint], row: Row, beside: Beside) -> Iterato
 
 def _legend(points: Sequence[ResultPoint], row: Row, beside: Beside) -> Iterator[str]:
     if any(_few(point, row) for point in points):
-        yield f"{FEW}: fewer than {_wanted(row)} samples fitted measure.point_limit_s"
+        yield f"{FEW}: fewer than {_wanted(row)} samples fit into measure.point_limit_s"
     for size in dict.fromkeys(_cache_bytes(point, row) for point in points if _cached(point, row)):
         yield f"{CACHED}: the cache's rate; the data are less than {TIMES_CACHE} times its {in_bytes(size or 0)}"
     yield from beside.legend_of_points(points, row)

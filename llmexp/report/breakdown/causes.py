@@ -22,7 +22,7 @@ def causes_table(run: Profiled) -> ReportTable:
         COPIES: lambda rank: rank.exposed_copy_ns,
         _IDLE_ON_HOST if not ranks[0].on_device else "idle: the host came too late": lambda rank: rank.idle_late_ns,
         "idle: work was queued already": lambda rank: rank.idle_queued_ns,
-        "idle: the trace does not say why": lambda rank: rank.idle_unexplained_ns,
+        "idle: the trace does not show why": lambda rank: rank.idle_unexplained_ns,
         "communication in all": lambda rank: rank.communication_ns,
         "copies in all": lambda rank: rank.copy_ns,
     }

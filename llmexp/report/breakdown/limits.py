@@ -64,7 +64,7 @@ def _legend(runs: Sequence[Profiled], found: Sequence[StepLimits]) -> Iterator[s
     yield _SHARES
     used = [run.breakdown.calibration for run in runs if run.breakdown.calibration]
     if not used:
-        yield "no limits of this machine are known: `llmexp task=micro` measures them, for the runs after it"
+        yield "the limits of this machine are unknown: `llmexp task=micro` measures them for later runs"
         return
     yield _AT_LIMIT
     if any(limits.best_s for limits in found):

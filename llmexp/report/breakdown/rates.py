@@ -15,14 +15,14 @@ from llmexp.report.columns import Column, ReportTable
 Counted = GemmTime | AttentionTime
 GEMM_SIZES = ("batch", "m", "n", "k", "calls")
 ABOVE = "!"
-_ABOVE_COMPUTE = f"{ABOVE} above the peak: the numbers had fewer digits than the trace tells, or the peak is wrong"
+_ABOVE_COMPUTE = f"{ABOVE} above the peak: the numbers had fewer digits than the trace says, or the peak is wrong"
 
 
 def rate_tables(run: Profiled) -> Iterator[ReportTable]:
     """Yield the costliest products and the costliest attention of the first rank, where the trace has shapes."""
     rank, calibration = run.breakdown.ranks[0], run.breakdown.calibration
     rates = _Rates(run.breakdown.peaks, calibration.limits if calibration else {})
-    legends = [_coverage(rank), "GB/s: inputs and results moved once each, which is the least that can be"]
+    legends = [_coverage(rank), "GB/s: inputs and results moved once each, the least possible"]
     if products := rank.gemms[:MOST_KERNELS]:
         sizes = [Column(size, tuple(f"{getattr(each, size):,}" for each in products)) for size in GEMM_SIZES]
         columns = [*_names(products), *sizes, *rates.columns(products)]

@@ -62,14 +62,14 @@ def own_claims(path: Path, codes: Sequence[str], published: tuple[ClaimRow, ...]
     except OSError as error:
         raise ConfigError(f"--claims {path}: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"--claims {path} is no YAML: {' '.join(str(error).split())}") from None
+        raise ConfigError(f"--claims {path} is not YAML: {' '.join(str(error).split())}") from None
     rows = found if isinstance(found, list) else [found]
     claims, figures = tuple(claim_of(row, str(path)) for row in rows), figures_of(published)
     for claim in claims:
         _check_words(claim, f"{path}: claim {claim.id}", codes, figures)
     names = [claim.id for claim in claims]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ConfigError(f"{path}: the id {twice[0]} stands there twice")
+        raise ConfigError(f"{path}: the id {twice[0]} occurs twice")
     return claims
 
 

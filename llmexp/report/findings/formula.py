@@ -42,7 +42,7 @@ def calculate(formula: str, values: Mapping[str, float]) -> float:
     try:
         tree = ast.parse(plain, mode="eval").body
     except SyntaxError:
-        raise ConfigError(f"formula '{formula}' is no arithmetic") from None
+        raise ConfigError(f"formula '{formula}' is not arithmetic") from None
     return _value(tree, {f"v{place}": values[name] for place, name in enumerate(names)})
 
 

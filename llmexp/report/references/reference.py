@@ -53,7 +53,7 @@ class Reference:
 
     def as_published(self, view: str) -> View:
         """Return a table as it was published, without runs; raises ConfigError where it has no values."""
-        raise ConfigError(f"{view} has no published values, and no run here answers it")
+        raise ConfigError(f"{view} has no published values, and no run here matches it")
 
     def claims(self) -> Sequence[Claim | Undecided]:
         """Return the claims about runs that were published with it."""

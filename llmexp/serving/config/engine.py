@@ -13,7 +13,7 @@ class ServerEngineConfig(EngineConfig):
     """The engine whose server is started, and the interpreter of the environment that the server is installed in."""
 
     python: str | None = Field(
-        None, description="the interpreter of the server's own environment; None: the server is started by the ranks'"
+        None, description="interpreter of a separate environment for the server; None: the ranks' interpreter"
     )
 
     @field_validator("python")

@@ -22,15 +22,13 @@ class Lengths(Section):
     """The section's dotted key."""
 
     tokens: PositiveInt | Bounds | LengthsFile = Field(
-        description="of every request; or [least,most], between which all are equally likely; or a file of lengths"
+        description="of every request; or [least,most], uniform between the two; or a file of lengths"
     )
     variation: PositiveFloat | None = Field(
         None,
         description="coefficient of variation: lengths are lognormal, `tokens` is their mean before they are cut",
     )
-    limits: Bounds | None = Field(
-        None, description="[least,most], outside of which a lognormal distribution is cut off"
-    )
+    limits: Bounds | None = Field(None, description="[least,most], to which a lognormal distribution is cut")
 
     @property
     def kind(self) -> LengthKind:
@@ -68,7 +66,7 @@ class Lengths(Section):
             least, most = self.limits
             raise ValueError(
                 f"{self.key}.limits=[{least},{most}] cut a lognormal distribution: set {self.key}.variation, "
-                f"or {self.key}.tokens=[{least},{most}] for lengths that are equally likely"
+                f"or {self.key}.tokens=[{least},{most}] for uniform lengths"
             )
         return self
 

@@ -15,7 +15,7 @@ class SharedPrefix(Section):
     """Tokens that stand before the prompt's own ones, as a system prompt does."""
 
     tokens: PositiveInt
-    number: PositiveInt = Field(1, description="of different prefixes, of which each request has one")
+    number: PositiveInt = Field(1, description="number of different prefixes; each request has one")
 
     def __str__(self) -> str:
         return f"{self.tokens} tokens" + (f", {self.number} of them" if self.number > 1 else "")
@@ -39,9 +39,9 @@ class PromptTexts(Section):
         None,
         description="'bytes', or a folder or hub name of a transformers tokenizer; None: the served checkpoint's own",
     )
-    answers: bool = Field(False, description="outputs are as long as the answers in the records, not as serve.output")
+    answers: bool = Field(False, description="outputs are as long as the answers in the records, not serve.output")
     max_tokens: PositiveInt | None = Field(
-        None, description="prompts that are longer with their outputs are left out; None: model.max_positions"
+        None, description="prompts longer than this, output included, are left out; None: model.max_positions"
     )
 
     @property
@@ -66,7 +66,7 @@ class ServedAdapters(Section):
 class Ramp(Section):
     """A load whose rate rises, or falls, evenly with time until all its requests have been sent."""
 
-    first_per_s: PositiveFloat = Field(description="requests/s at the beginning")
+    first_per_s: PositiveFloat = Field(description="requests/s at the start")
     last_per_s: PositiveFloat = Field(description="requests/s at the last request")
 
     def __str__(self) -> str:
@@ -78,9 +78,9 @@ class RateSearchConfig(Section):
 
     start_per_s: PositiveFloat = Field(1.0, description="requests/s of the first probe")
     tolerance: Annotated[float, Field(ge=0.02)] = Field(
-        0.1, description="it ends where the rates on both sides of saturation differ by this share or less"
+        0.1, description="ends when the rates on both sides of saturation differ by at most this share"
     )
-    most_probes: PositiveInt = Field(12, description="after which it ends in any case")
+    most_probes: PositiveInt = Field(12, description="the most probes")
     least_s: PositiveFloat = Field(
         20.0, description="that a probe lasts: above serve.requests / least_s requests/s it has more requests"
     )
@@ -93,11 +93,11 @@ class TraceConfig(Section):
     """Times and lengths of requests that were recorded once."""
 
     file: str = Field(description="of Azure's CSV, Mooncake's JSONL, or due_s, prompt_tokens, output_tokens as either")
-    begin_s: NonNegativeFloat = Field(0.0, description="seconds of the trace that are left out")
-    end_s: PositiveFloat | None = Field(None, description="second of the trace at which it is left; None: its end")
+    begin_s: NonNegativeFloat = Field(0.0, description="seconds to skip at the start of the trace")
+    end_s: PositiveFloat | None = Field(None, description="second of the trace to stop at; None: its end")
     speed: PositiveFloat = Field(1.0, description="2: twice the requests per second that were recorded")
     max_tokens: PositiveInt | None = Field(
-        None, description="requests that are longer, prompt and output together, are left out; None: they are refused"
+        None, description="requests longer than this, prompt and output together, are left out; None: they are refused"
     )
     block_tokens: PositiveInt = Field(512, description="of a block that hash_ids stand for")
 

@@ -51,27 +51,29 @@ class ServeConfig(Section):
 
     name: str
     rate: Rates = Field((), description="requests per second of open loads; max: all requests at once")
-    concurrency: Counts = Field((), description="requests at work at a time in closed loads")
+    concurrency: Counts = Field((), description="requests in flight at a time in closed loads")
     arrivals: Literal["poisson", "constant", "gamma"] = Field("poisson", description="of open loads")
-    burstiness: PositiveFloat = Field(1.0, description="the shape of gamma: below 1 requests come in bursts")
-    requests: Requests = Field(
-        description="of each load point, warm-up not counted; a trace may have fewer. With turns, the conversations"
+    burstiness: PositiveFloat = Field(
+        1.0, description="shape of the gamma distribution: below 1 requests come in bursts"
     )
-    turns: Requests = Field(1, description="requests of a conversation, each with all that was said before")
+    requests: Requests = Field(
+        description="of each load point, without warm-up; a trace may have fewer. With turns, the conversations"
+    )
+    turns: Requests = Field(1, description="requests of a conversation, each with all earlier turns")
     think_time_s: NonNegativeFloat = Field(0.0, description="from an answer's end until the next turn is due")
     warmup_requests: Requests | None = Field(
         None,
-        description="before each load point, under its own load; None: as many as it has at work, 32 at most",
+        description="before each load point, under its own load; None: as many as it has in flight, at most 32",
     )
     prompt: PromptLengths
     output: OutputLengths
-    texts: PromptTexts | None = Field(None, description="prompts that are real texts, which have lengths of their own")
-    prefix: SharedPrefix | None = Field(None, description="before every prompt, which it makes longer")
+    texts: PromptTexts | None = Field(None, description="real texts as prompts, with their own lengths")
+    prefix: SharedPrefix | None = Field(None, description="before every prompt, in addition to its length")
     trace: TraceConfig | None = Field(None, description="one more open load, with recorded times and lengths")
-    adapters: ServedAdapters | None = Field(None, description="LoRA adapters; each request asks for one, in turn")
-    ramp: Ramp | None = Field(None, description="one more open load, whose rate changes while it lasts")
+    adapters: ServedAdapters | None = Field(None, description="LoRA adapters; requests ask for them in turn")
+    ramp: Ramp | None = Field(None, description="one more open load, whose rate changes over time")
     search: Annotated[RateSearchConfig | None, BeforeValidator(_asked_for)] = Field(
-        None, description="for the highest rate that the server keeps up with, within slo where that is set"
+        None, description="for the highest rate that the server sustains, within slo if that is set"
     )
     slo: SloConfig = SloConfig()
     dtype: Dtype | None = Field(None, description="of weights and computation; None: bf16, on cpu fp32")
@@ -84,14 +86,16 @@ class ServeConfig(Section):
         None, description="http:// or https:// host:port of a server that runs already; None: one is started"
     )
     served_name: str | None = Field(None, description="the model's name in requests to serve.address; None: llmexp")
-    profile: bool = Field(False, description="after the load points, profile the last one's load once more")
+    profile: bool = Field(False, description="after the load points, repeat the last one's load under the profiler")
     profile_s: PositiveFloat = Field(
-        2.0, description="of each profiled window: one from the load's begin, one from when nobody waits for a token"
+        2.0,
+        description="of each profiled window: one from the start of the load, one once every request has its "
+        "first token",
     )
     silent_timeout_s: PositiveFloat = Field(
         120.0,
-        description="a server that sends nothing to anybody for so long is asked whether it is ready; where it is, the "
-        "requests at work are given up once, else it hangs",
+        description="a server that sends nothing for this long is asked whether it is ready: if so, the requests in "
+        "flight are given up once; if not, it hangs",
     )
 
     @model_validator(mode="after")
@@ -103,11 +107,13 @@ class ServeConfig(Section):
     @model_validator(mode="after")
     def _has_turns_that_can_be_sent(self) -> ServeConfig:
         if self.turns > 1 and self.trace:
-            raise ValueError(f"serve.turns={self.turns}: the requests of serve.trace are single ones; set one of both")
+            raise ValueError(
+                f"serve.turns={self.turns}: the requests of serve.trace are single ones; set only one of them"
+            )
         if self.turns > 1 and self.search:
             raise ValueError(
-                f"serve.turns={self.turns}: serve.search judges single requests, and of searches by conversations no "
-                "rate of error is known: set serve.turns=1, or rates of your own with serve.search=null"
+                f"serve.turns={self.turns}: serve.search judges single requests, and the error rate of searches by "
+                f"conversations is unknown: set serve.turns=1, or rates of your own with serve.search=null"
             )
         if self.turns == 1 and self.think_time_s:
             raise ValueError(f"serve.think_time_s={self.think_time_s:g} is the time between turns: set serve.turns")
@@ -126,9 +132,9 @@ class ServeConfig(Section):
 class ServingParallelismConfig(Section):
     """How the model is laid out over the devices of its server."""
 
-    tp: PositiveInt = Field(1, description="tensor parallelism: every matrix is cut over so many devices")
-    pp: PositiveInt = Field(1, description="pipeline parallelism: the layers are cut into so many stages")
-    dp: PositiveInt = Field(1, description="data parallelism: so many whole copies of the model behind one address")
+    tp: PositiveInt = Field(1, description="tensor parallelism: number of devices that each matrix is split over")
+    pp: PositiveInt = Field(1, description="pipeline parallelism: number of stages that the layers are split into")
+    dp: PositiveInt = Field(1, description="data parallelism: number of whole copies of the model behind one address")
 
 
 class ServingTaskConfig(TaskConfig):

@@ -123,10 +123,10 @@ def _parsed(text: str, path: Path, line: int) -> Any:
     try:
         return json.loads(text)
     except RecursionError:
-        raise ConfigError(f"{KEY}: {path}:{line}: its values lie in each other too deeply") from None
+        raise ConfigError(f"{KEY}: {path}:{line}: its values are nested too deeply") from None
     except json.JSONDecodeError as error:
         place = f"{path}:{line + error.lineno - 1}"
-        raise ConfigError(f"{KEY}: {place}: no JSON: {error.msg} at column {error.colno}") from None
+        raise ConfigError(f"{KEY}: {place}: not JSON: {error.msg} at column {error.colno}") from None
 
 
 def _shared(turns: object) -> RecordedPrompts:

@@ -97,7 +97,7 @@ def _json(path: Path, lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, T
         try:
             row = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise wrong(path, line, f"no JSON: {error}") from None
+            raise wrong(path, line, f"not JSON: {error}") from None
         if not isinstance(row, dict):
             raise wrong(path, line, f"expected an object, not {type(row).__name__}")
         yield line, row

@@ -21,8 +21,8 @@ class _Data(Tagged):
     seq_len_schedule: Annotated[tuple[Annotated[int, Field(ge=2), Whole], ...], Tuple] = Field(
         (),
         description=(
-            "lengths that the steps pass through in equal shares, each greater than the one before, the last "
-            "seq_len; none: all have it"
+            "sequence lengths for equal shares of the steps, in increasing order and ending at seq_len; empty: "
+            "seq_len throughout"
         ),
     )
 
@@ -56,8 +56,7 @@ class _Data(Tagged):
         lengths = self.seq_len_schedule
         if lengths and (list(lengths) != sorted(set(lengths)) or lengths[-1] != self.seq_len):
             raise ValueError(
-                f"data.seq_len_schedule={list(lengths)} must grow from length to length and end at "
-                f"data.seq_len={self.seq_len}"
+                f"data.seq_len_schedule={list(lengths)} must increase and end at data.seq_len={self.seq_len}"
             )
         return self
 
@@ -76,7 +75,7 @@ class WrittenData(_Data):
 
     tokenizer: str = Field("bytes", description="'bytes', or a folder or hub name of a transformers tokenizer")
     pack: bool = Field(
-        True, description="join documents and cut them into full sequences; false: one of them a sequence, padded"
+        True, description="join documents and cut them into full sequences; false: one document per sequence, padded"
     )
 
     @property
@@ -98,7 +97,7 @@ class TextData(WrittenData):
     instead: ClassVar[Mapping[str, str]] = {"path": "write data.files=[{value}]"}
 
     name: Literal["text"]
-    files: Files = Field((), description="of text; folders or globs; none: Python's own library sources")
+    files: Files = Field((), description="of text; folders or globs; empty: the sources of Python's standard library")
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -128,15 +127,16 @@ class InstructionsData(WrittenData):
     """Records of questions and answers; only the answers are learned."""
 
     kinds = ("data=instructions",)
-    said = "data=instructions reads the fields of records, of data.files or data.path"
+    said = "data=instructions reads the fields of records from data.files or data.path"
 
     name: Literal["instructions"]
-    files: Files = Field((), description="of records; folders or globs; neither files nor path: the project's own set")
+    files: Files = Field((), description="of records; folders or globs; without files and path: the project's own set")
     path: str | None = Field(None, description="a datasets folder, script-free hub name, or JSONL or Parquet file")
     split: str = Field("train", description="of the dataset of path")
     pack: bool = Field(
         True,
-        description="fill sequences with records that do not see each other; false: one of them a sequence, padded",
+        description="fill sequences with records that do not attend to each other; false: one record per sequence, "
+        "padded",
     )
 
     @property
@@ -165,7 +165,8 @@ class InstructionsData(WrittenData):
             raise ValueError(f"data.files=[{','.join(self.files)}] and data.path={self.path}: leave one of them out")
         if self.seq_len_schedule:
             raise ValueError(
-                "data.seq_len_schedule cuts sequences, and of data=instructions that would be the answers: leave it out"
+                "data.seq_len_schedule cuts sequences, which would cut off the answers of data=instructions: leave it "
+                "out"
             )
         return self
 

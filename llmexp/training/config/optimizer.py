@@ -23,7 +23,7 @@ class AdamW(_Optimizer):
 
     kinds = ("AdamW",)
     said = "optimizer={name}, which sets no optimizer.target, is AdamW"
-    choose = "take such a one, as optimizer=sgd is"
+    choose = "choose one that does, such as optimizer=sgd"
     targets: ClassVar[tuple[str, ...]] = ()
     package: ClassVar[str] = ""
     moments: ClassVar[int] = 2
@@ -58,18 +58,18 @@ class TargetOptimizer(_Optimizer):
         default_factory=dict, description="keyword arguments of the target's class besides lr"
     )
     moments: NonNegativeInt | None = Field(
-        None, description="state tensors of a parameter's size that the target keeps of it; None: not known"
+        None, description="state tensors of a parameter's size that the target keeps for each parameter; None: unknown"
     )
     moment_dtype: MomentDtype | None = Field(
         None,
         description="of the target's moments; int8: in blocks of 256 with an fp32 scale each; None: precision.moments",
     )
     factored: bool = Field(
-        False, description="the target keeps of a matrix's moment one vector of its rows and one of its columns"
+        False, description="the target keeps one vector for the rows and one for the columns of a matrix's moment"
     )
     fused_backward: bool = Field(
         False,
-        description="the target updates each parameter as soon as backward has its gradient, which is then dropped",
+        description="the target updates each parameter as soon as backward has its gradient, then drops the gradient",
     )
 
     @property

@@ -23,10 +23,7 @@ class TrainingTaskConfig(TaskConfig):
     name: Literal["pretrain", "finetune"]
     save_model: bool = Field(
         False,
-        description=(
-            "leave all weights, adapters merged, in repeat.0/model when everything is measured: a folder for "
-            "transformers"
-        ),
+        description=("save all weights, adapters merged, to repeat.0/model after measuring: a folder for transformers"),
     )
 
 
@@ -37,14 +34,14 @@ class ParallelismConfig(Section):
     tp: PositiveInt = 1
     sequence: bool = Field(
         False,
-        description="sequence parallelism: norms and residuals cut along the sequence over the tensor-parallel ranks",
+        description="sequence parallelism: norms and residuals split along the sequence over the tensor-parallel ranks",
     )
     pp: PositiveInt = 1
     virtual_stages: PositiveInt = Field(1, description="stages of each pipeline rank")
     schedule: Literal["gpipe", "1f1b", "interleaved", "looped_bfs", "zero_bubble", "zbv", "dualpipev"] | None = Field(
         None, description="the order of a pipeline's passes; None: 1f1b, or interleaved with several virtual stages"
     )
-    cp: PositiveInt = Field(1, description="context parallelism: every sequence cut over so many ranks")
+    cp: PositiveInt = Field(1, description="context parallelism: number of ranks that each sequence is split over")
     cp_kind: CpKind | None = Field(
         None,
         description=(
@@ -64,7 +61,7 @@ class PrecisionConfig(Section):
     master: Dtype
     moments: Dtype
     tf32: bool = Field(False, description="products of fp32 matrices may round their operands to TF32 on a GPU")
-    chosen_because: str = Field("", description="what precision=auto chose this one for; empty where it was named")
+    chosen_because: str = Field("", description="why precision=auto chose this one; empty if it was named")
 
     @property
     def products(self) -> PeakDtype:
@@ -76,7 +73,7 @@ class MemoryConfig(Section):
     """The place where a rank keeps what is not training state."""
 
     activation_offload: bool = Field(
-        False, description="what backward needs of forward waits in host memory, parameters left out"
+        False, description="keep what backward needs of forward in host memory, except parameters"
     )
 
 
@@ -87,22 +84,24 @@ class KernelsConfig(Section):
         False, description="Liger's fused kernels for norms, rotary embeddings, gated MLPs and the loss; GPUs only"
     )
     flash: Literal["auto", "fa2", "cudnn", "fa3", "fa4"] = Field(
-        "auto", description="the kernel of F on a GPU: auto takes the one that torch prefers there"
+        "auto", description="the kernel of F on a GPU: auto uses the one that torch prefers there"
     )
 
 
 class BatchConfig(Section):
     """The samples per rank and forward pass, and the number of such passes that one optimizer step accumulates."""
 
-    micro: PositiveInt | Max = Field(description="max: the largest that fits, which the run searches for")
+    micro: PositiveInt | Max = Field(description="max: the run searches for the largest that fits")
     accumulation: PositiveInt
     search: Literal["pow2", "bisect"] = Field(
         "bisect",
         description=(
-            "what batch.micro=max tries once a batch was too large: halves of what is left, or powers of two alone"
+            "what batch.micro=max tries once a batch was too large: bisection of what is left, or only powers of two"
         ),
     )
-    largest: PositiveInt | None = Field(None, description="where batch.micro=max ends although it fits; None: nowhere")
+    largest: PositiveInt | None = Field(
+        None, description="where batch.micro=max stops even if a larger one would fit; None: no limit"
+    )
     fits: Annotated[int, Field(ge=1, le=FIT_TRIES), Whole] = Field(
         2,
         description=f"the times of {FIT_TRIES} that a batch has to fit for batch.micro=max: near the limit it is luck",
@@ -127,8 +126,8 @@ class TrainingMeasureConfig(MeasureConfig):
     tokens: PositiveInt | None = Field(
         None,
         description=(
-            "train each repeat on so many, warm-up included, and report how its loss fell; decides `steps`. None: no "
-            "such budget"
+            "train each repeat on this many, warm-up included, and report how its loss fell; determines `steps`. "
+            "None: no token budget"
         ),
     )
     stop_at_interval_share: Annotated[float, Field(gt=0, lt=1)] | None = Field(
@@ -143,17 +142,17 @@ class TrainingMeasureConfig(MeasureConfig):
         40,
         description="measured before the interval may end a repeat; 40 are the 10 batches of 4 that it is drawn from",
     )
-    profile: bool = Field(description="trace a few more steps after the last repeat's measured window")
+    profile: bool = Field(description="trace a few more steps after the measured window of the last repeat")
     profile_steps: Steps = 2
-    phases: bool = Field(True, description="time forward, backward and optimizer apart")
+    phases: bool = Field(True, description="time forward, backward and optimizer separately")
 
     @model_validator(mode="after")
     def _one_end(self) -> TrainingMeasureConfig:
         if self.tokens and self.stop_at_interval_share:
             raise ValueError(
-                f"measure.tokens={self.tokens} says where a run ends, and "
-                f"measure.stop_at_interval_share={self.stop_at_interval_share} might end it "
-                "before: leave one of them out"
+                f"measure.tokens={self.tokens} sets where a run ends, but "
+                f"measure.stop_at_interval_share={self.stop_at_interval_share} could end it earlier: leave one of "
+                f"them out"
             )
         return self
 

@@ -180,7 +180,7 @@ def _check_context(config: TrainingConfig, kind: CpKind | None) -> None:
     degrees, shape = config.parallelism, shape_of(config.model)
     if degrees.cp_kind and degrees.cp == 1:
         raise DegreesError(
-            f"parallelism.cp_kind={degrees.cp_kind} is of a sequence cut over ranks, and parallelism.cp=1: "
+            f"parallelism.cp_kind={degrees.cp_kind} belongs to a sequence cut over ranks, and parallelism.cp=1: "
             "set parallelism.cp"
         )
     if kind != "ulysses" or shape is None:

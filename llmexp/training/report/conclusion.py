@@ -22,7 +22,7 @@ SLOWER, FASTER, ALIKE, DISTURBED = (
     "slower than Naive",
     "faster",
     "no significant difference",
-    "not compared, as their measurements were disturbed",
+    "not compared, because their measurements were disturbed",
 )
 
 

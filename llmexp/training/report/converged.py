@@ -110,8 +110,8 @@ def convergence_legend(found: Sequence[Converged]) -> list[str]:
         "or lower, x measured step time",
         *(
             [
-                "there was not text enough for the budget, and losses of text seen before are lower: all of "
-                f"it was read by {again}"
+                "there was too little text for the budget, and losses on text seen before are lower: all of it was "
+                f"read by {again}"
             ]
             if again
             else []

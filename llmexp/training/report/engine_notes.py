@@ -14,7 +14,7 @@ def update_note(row: TrainingRow) -> str:
     if row.plan.config.hardware.device != "cuda" or not step or not update or update.mean < MUCH * step.mean:
         return ""
     return (
-        f"{MUCH:.0%} or more of a step is the optimizer's update, which takes as long whatever the batch: a larger "
+        f"{MUCH:.0%} or more of a step is the optimizer's update, which takes equally long for any batch: a larger "
         "batch.micro or batch.accumulation makes it a smaller share"
     )
 

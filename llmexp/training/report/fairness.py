@@ -43,7 +43,7 @@ def fairness(rows: Iterable[TrainingRow]) -> list[str]:
 
 def _said(found: Sameness) -> str:
     if found.answer == DIFFERENT:
-        return f"not the same training, so that speeds do not compare: {found.reason}"
+        return f"not the same training, so speeds cannot be compared: {found.reason}"
     return f"cannot tell whether the same training: {found.reason}"
 
 

@@ -63,10 +63,10 @@ def scaling_legend(found: Sequence[ScalingSeries]) -> list[str]:
     lines = {
         "scaling %: tokens/s over those of the fewest ranks, times fewest over own number of ranks; ± half "
         "its 95 % interval by the repeats": True,
-        "weak: one batch a rank, so that more ranks have a larger global batch: their losses are not of the "
-        "same training": "weak" in kinds,
+        "weak: one batch a rank, so more ranks have a larger global batch, and their losses are not from the same "
+        "training": "weak" in kinds,
         "strong: one global batch, shared out among the ranks": "strong" in kinds,
-        "strong scaling over passes of other sizes: kernels do other work on other numbers of ranks": any(
+        "strong scaling over passes of different sizes: kernels do different work on different numbers of ranks": any(
             series.passes_differ for series in found if series.kind == "strong"
         ),
         "on cpu one rank computes with all cores, so n ranks that lose nothing scale to 1/n: "

@@ -14,7 +14,7 @@ _LEGEND = (
     "fits: how many tries of the largest batch were not out of memory; too large: the smallest batch that was",
     "fastest: of the batches up to the largest, by the tokens/s of the trials, which are shorter than the measurement",
     "a doubling brings: what each doubling up to the largest batch brought in tokens/s, with its 95 % interval",
-    f"with more memory: faster where a further doubling would bring more than {WORTH:.0%}; ?: too few trials to tell",
+    f"with more memory: faster where a further doubling would bring more than {WORTH:.0%}; ?: too few trials to say",
 )
 
 

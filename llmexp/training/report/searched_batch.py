@@ -20,7 +20,7 @@ WIDEST = 2.0
 _PAYS = {
     "pays": "a device with more memory would be faster",
     "saturated": "more memory would hardly be faster",
-    "unknown": f"whether a further doubling brings {WORTH:.0%} cannot be told from these trials",
+    "unknown": f"whether a further doubling brings {WORTH:.0%} is unclear from these trials",
 }
 
 

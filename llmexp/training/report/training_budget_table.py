@@ -56,11 +56,11 @@ def budget_of(row: TrainingRow, budget: TrainingBudget) -> BudgetRow | None:
 def check_budget(rows: Sequence[TrainingRow], budget: TrainingBudget) -> None:
     """Raise ConfigError where no row has what the training is stated in."""
     if not any(row.rate for row in rows):
-        raise ConfigError(f"--for {budget.kind}={budget.said}: none of these runs has a speed to go by")
+        raise ConfigError(f"--for {budget.kind}={budget.said}: none of these runs has a measured speed")
     if not any(budget_of(row, budget) for row in rows):
         raise ConfigError(
-            f"--for {budget.kind}={budget.said}: the data of these runs has no epochs, as synthetic data has no end; "
-            "state tokens, as in --for tokens=300e9"
+            f"--for {budget.kind}={budget.said}: the data of these runs has no epochs, because synthetic data never "
+            f"ends: give tokens, as in --for tokens=300e9"
         )
 
 
@@ -69,7 +69,7 @@ def budget_table(rows: Sequence[TrainingRow], labels: Sequence[str], budget: Tra
     found = [(label, one) for row, label in zip(rows, labels, strict=True) if (one := budget_of(row, budget))]
     energies = any(one.kwh is not None for _, one in found)
     lines = [
-        "tokens/USD: positions that a USD pays for, all devices paid for" * any(one.tokens_per_usd for _, one in found),
+        "tokens/USD: positions that a USD buys, all devices paid for" * any(one.tokens_per_usd for _, one in found),
         f"from … to …: {INTERVAL}" * any(one.known for _, one in found),
         "kWh: of what the energy counters cover, named below the table of runs" * energies,
     ]

@@ -203,7 +203,7 @@ def test_a_kill_by_the_kernel_for_memory_on_the_other_machine_is_out_of_memory(m
     result = run_one(make("second hoards"), folder)
     assert (result.status, result.reason) == (
         RunStatus.OOM,
-        f"the launcher of {OTHER} was killed by SIGKILL by the kernel, for want of host memory",
+        f"the launcher of {OTHER} was killed by SIGKILL by the kernel because host memory ran out",
     )
 
 
@@ -229,7 +229,10 @@ def test_a_standstill_is_a_timeout_with_every_machines_stacks(make, folder: RunF
 
 def test_a_machine_that_does_not_come_is_named(make, folder: RunFolder, port: int) -> None:
     result = run_one(make(no_progress_timeout_s=0.5), folder)
-    assert (result.status, result.reason) == (RunStatus.FAILED, f"node 1 did not come to 127.0.0.1:{port} within 0.5 s")
+    assert (result.status, result.reason) == (
+        RunStatus.FAILED,
+        f"node 1 did not connect to 127.0.0.1:{port} within 0.5 s",
+    )
 
 
 def knock(port: int, words: bytes) -> socket.socket | None:

@@ -45,7 +45,7 @@ def test_one_machine_needs_no_place(config) -> None:
 def test_another_machine_than_the_first_of_one_is_refused(config) -> None:
     with pytest.raises(
         ConfigError,
-        match=r"node.rank=1: hardware.nodes=1, so that there is no other machine than 0; set hardware.nodes",
+        match=r"node.rank=1: hardware.nodes=1, so the only machine is 0: set hardware.nodes",
     ):
         place_of(config(nodes=1, rank=1))
 

@@ -106,7 +106,7 @@ def test_a_rank_that_nobody_would_end_goes_with_its_driver(tmp_path: Path) -> No
         code, repeat = run(tmp_path, f"open({str(at_work)!r}, 'w'); import time; time.sleep(1000)")
         ending.join()
     assert code == 1
-    assert "the driver of this run has gone" in (repeat / "log.1.txt").read_text()
+    assert "the driver of this run is gone" in (repeat / "log.1.txt").read_text()
 
 
 @pytest.mark.parametrize(

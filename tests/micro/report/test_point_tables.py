@@ -93,7 +93,7 @@ def test_few_samples_are_marked_and_repeats_have_a_deviation() -> None:
     (table,) = tables(row(point(GEMM, std=0.25, **few)))
     found = cells(table)
     assert (found["median time"], found["p5 to p95"]) == (("1.00 s ± 250 ms",), ("900 ms to 1.10 s *",))
-    assert table.legend[0] == "*: fewer than 100 samples fitted measure.point_limit_s"
+    assert table.legend[0] == "*: fewer than 100 samples fit into measure.point_limit_s"
     assert "±: standard deviation between repeats, in fresh processes" in table.legend
 
 
@@ -128,8 +128,8 @@ def test_a_limit_of_memory_says_which_size_it_is_from_and_what_the_cache_did_is_
 @pytest.mark.parametrize(
     ("cache_bytes", "said", "why"),
     [
-        (2**25, "in the cache", "in the cache: no point's data are 2 times as large as the cache, 32 MiB, so that no"),
-        (None, "cache unknown", "cache unknown: the system does not tell its size"),
+        (2**25, "in the cache", "in the cache: no point's data are 2 times as large as the cache, 32 MiB, so no"),
+        (None, "cache unknown", "cache unknown: the system does not report its size"),
     ],
 )
 def test_where_no_data_are_beyond_the_cache_that_is_said_in_place_of_a_number(

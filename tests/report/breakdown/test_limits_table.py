@@ -56,7 +56,7 @@ def test_each_part_has_its_time_of_the_measured_step_and_its_share() -> None:
         "the host came too late": ("20.0 (40.0%)",),
         "bound by": ("products and attention, the host came too late",),
     }
-    assert legend[-1] == "no limits of this machine are known: `llmexp task=micro` measures them, for the runs after it"
+    assert legend[-1] == "the limits of this machine are unknown: `llmexp task=micro` measures them for later runs"
 
 
 def test_with_limits_there_are_times_at_the_limit_the_best_step_and_where_they_are_from() -> None:

@@ -42,10 +42,10 @@ def test_one_row_is_a_claim_and_is_decided_on_the_papers_cells_too(read) -> None
         (GOOD.replace("id: mine, ", ""), ["a claim is a row with id, statement and shape"]),
         (GOOD.replace("statement: F helps, ", ""), ["statement: field required"]),
         ("id: f, statement: s, shape: formula, holds: [1, 2], formula: '[V nothing]'", ["no figure [V nothing]"]),
-        ("id: f, statement: s, shape: formula, holds: [1, 2], formula: '1 +'", ["no arithmetic"]),
+        ("id: f, statement: s, shape: formula, holds: [1, 2], formula: '1 +'", ["not arithmetic"]),
         ("id: f, statement: s, shape: formula, holds: [1, 2], formula: 'open(1)'", ["figures in brackets, numbers"]),
         ("id: f, statement: s, shape: formula, holds: [1, 2], formula: '1 / 0'", ["division by zero"]),
-        ("id: [", ["no YAML"]),
+        ("id: [", ["not YAML"]),
     ],
 )
 def test_a_wrong_row_is_one_line_with_what_can_stand_there(read, row, words) -> None:
@@ -58,7 +58,7 @@ def test_a_wrong_row_is_one_line_with_what_can_stand_there(read, row, words) -> 
 
 
 def test_an_id_stands_once(read) -> None:
-    with pytest.raises(ConfigError, match="the id mine stands there twice"):
+    with pytest.raises(ConfigError, match="the id mine occurs twice"):
         read(f"- {{{GOOD}}}\n- {{{GOOD}}}")
 
 

@@ -44,7 +44,7 @@ def test_a_named_field_is_the_prompt() -> None:
     ("name", "text", "expected"),
     [
         ("a.jsonl", '{"prompt": "a"}\n\n{"prompt": 3}\n', ":3: prompt: expected a text, not int"),
-        ("a.jsonl", '{"prompt": "a"}\n{"prompt"\n', ":2: no JSON"),
+        ("a.jsonl", '{"prompt": "a"}\n{"prompt"\n', ":2: not JSON"),
         ("a.jsonl", '{"question": "a"}\n', ":1: expected 'prompt' or 'text'"),
         ("a.jsonl", "\n", "has no records"),
         ("a.json", '[{"prompt": "a"}, {"text": " "}]', ":2: text: expected a text"),

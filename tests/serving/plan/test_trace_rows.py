@@ -84,7 +84,7 @@ def test_rows_are_read_as_they_are_asked_for(file: Path) -> None:
             "3: TIMESTAMP=2023-11-16 18:00:00 lies before the request above it",
         ),
         (MOONCAKE + "[]\n", "2: expected an object, not list"),
-        (MOONCAKE + '{"timestamp": 1\n', "2: no JSON: "),
+        (MOONCAKE + '{"timestamp": 1\n', "2: not JSON: "),
         (MOONCAKE + '{"timestamp": 1, "input_length": 2}\n', "2: output_length is missing"),
         (MOONCAKE.replace("700", "true"), "1: input_length=True: expected a whole number"),
         (MOONCAKE.replace("700", "NaN"), "1: input_length=nan: expected a whole number"),

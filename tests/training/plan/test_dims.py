@@ -60,7 +60,7 @@ def test_batch_arithmetic(plan):
         ),
         (
             ["parallelism.cp_kind=ring"],
-            "parallelism.cp_kind=ring is of a sequence cut over ranks, and parallelism.cp=1: set parallelism.cp",
+            "parallelism.cp_kind=ring belongs to a sequence cut over ranks, and parallelism.cp=1: set parallelism.cp",
         ),
         (["model=tiny", "parallelism.tp=4"], "parallelism.tp=4 does not divide model.num_kv_heads=2: choices are 1, 2"),
         (["parallelism.sequence=true"], "parallelism.tp=1: set parallelism.tp"),

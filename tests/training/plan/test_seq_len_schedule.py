@@ -65,8 +65,8 @@ def test_steps_that_are_too_few_or_unknown_are_errors(tiny_plan: Plan, changes: 
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        ({"seq_len_schedule": [64, 32, 128]}, "must grow"),
-        ({"seq_len_schedule": [64, 64, 128]}, "must grow"),
+        ({"seq_len_schedule": [64, 32, 128]}, "must increase"),
+        ({"seq_len_schedule": [64, 64, 128]}, "must increase"),
         ({"seq_len_schedule": [64]}, r"end at data\.seq_len=128"),
         ({"seq_len_schedule": [64, 128], "name": "instructions"}, "cuts sequences"),
         ({"name": "instructions", "files": ["a.jsonl"], "path": "b"}, "leave one of them out"),

@@ -55,7 +55,7 @@ def test_without_a_budget_the_steps_are_the_protocols(plan):
         (("measure.tokens=1",), "= 1 step, rounded up by 16,383 tokens, and"),
         (("measure.tokens=0",), "measure.tokens=0: must be a whole number of at least 1"),
         (("measure.tokens=900000", "data.pack=false"), "set data.pack=true"),
-        (("measure.tokens=900000", "measure=adaptive"), "measure.stop_at_interval_share=0.01 might end it before"),
+        (("measure.tokens=900000", "measure=adaptive"), "measure.stop_at_interval_share=0.01 could end it earlier"),
     ],
 )
 def test_a_budget_that_cannot_be_is_one_line(plan, words, reason):

@@ -203,7 +203,7 @@ def test_stacks_have_a_column_where_runs_of_one_engine_differ_in_them(make_run, 
         of_stack("R", "c" * 12, engine__name="torch"),
     )
     assert shown(old, new, make_run("Z2", None))["stack"] == ["a" * 12, "b" * 12, ""]
-    assert "stack: where it is another one" in said(old, new)
+    assert "stack: runs whose stack differs" in said(old, new)
     assert "stack" not in shown(new, other)
     assert "stack" not in said(new, other)
 

@@ -64,7 +64,7 @@ def test_a_wide_interval_is_judged_and_a_disturbed_run_is_not():
     ]
     assert conclusion(rows) == [
         "by the 96 % intervals of the repeats, slower than Naive: Z2; "
-        "not compared, as their measurements were disturbed: R"
+        "not compared, because their measurements were disturbed: R"
     ]
     assert conclusion([row("Naive", [99, 100, 101], ("contention: …",)), row("F", [1, 2, 3])]) == [
         "no method is compared with Naive, whose measurements were disturbed"

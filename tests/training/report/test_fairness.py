@@ -8,7 +8,7 @@ from llmexp.report.terminal import print_report
 from llmexp.training.report.fairness import fairness
 from llmexp.training.report.trained import COMPARED_STEPS
 
-NOT = "not the same training, so that speeds do not compare"
+NOT = "not the same training, so speeds cannot be compared"
 
 
 def told(*runs: RunFolder) -> list[str]:
@@ -30,7 +30,7 @@ def test_other_losses_are_another_training(trained, losses, share, capsys):
     assert "not the same training" in line
     assert f"up to {share} apart on deepspeed and deepspeed dp 2 with Naive" in line
     print_report(build_report([one, two]))
-    assert "speeds do not compare" in " ".join(capsys.readouterr().out.split())
+    assert "speeds cannot be compared" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_other_losses_are_another_training(trained, losses, share, capsys):
         ((0.0, 0.0), "cannot tell whether the same training: the first step changed no parameter on deepspeed"),
         (
             (1e-4, None),
-            "cannot tell whether the same training: losses agree, as they may without any update, "
+            "cannot tell whether the same training: losses agree, as they would without any update, "
             "and no update was recorded",
         ),
     ],

@@ -61,15 +61,15 @@ def test_only_measured_runs_of_otherwise_equal_work_make_a_series(make_run):
 
 
 def test_the_legend_says_what_is_not_the_same_work(scaled, make_run):
-    assert "their losses are not of the same training" in said(*scaled())
+    assert "their losses are not from the same training" in said(*scaled())
     assert "measure.threads_per_rank=1 gives each rank one" in said(*scaled())
     assert "measure.threads_per_rank=1 gives each rank one" not in said(*scaled(measure__threads_per_rank=1))
-    assert "passes of other sizes" not in said(*scaled())
+    assert "passes of different sizes" not in said(*scaled())
     passes = [
         make_run(metrics={"tokens_per_s": 5.0}, parallelism__dp=ranks, batch={"micro": 4 // ranks, "accumulation": 1})
         for ranks in (1, 2)
     ]
-    assert "strong scaling over passes of other sizes" in said(*passes)
+    assert "strong scaling over passes of different sizes" in said(*passes)
 
 
 def test_the_papers_figure_stands_beside_eight_gpus_of_weak_scaling(make_run, figures, tmp_path):

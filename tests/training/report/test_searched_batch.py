@@ -79,7 +79,7 @@ def test_where_the_border_lies_in_the_interval_it_cannot_be_told(searched):
     three = Metric(mean=100.0, std_between_repeats=3.0, n=3)
     note = search_note(read_row(searched(8, lambda micro, tries: 100.0 + micro + tries, three)))
     assert "from 4 to 8 each doubling brought +4.3% tokens/s (" in note
-    assert note.endswith("whether a further doubling brings 5% cannot be told from these trials")
+    assert note.endswith("whether a further doubling brings 5% is unclear from these trials")
 
 
 def test_a_batch_above_the_one_found_is_not_called_fastest(searched):

@@ -74,5 +74,5 @@ def test_it_is_in_markdown_latex_and_on_the_page(make_run):
 def test_what_no_run_can_say_is_an_error(make_run):
     with pytest.raises(ConfigError, match=r"--for epochs=3: the data of these runs has no epochs"):
         budget("epochs=3", make_run(metrics={"tokens_per_s": 1.0}))
-    with pytest.raises(ConfigError, match=r"--for tokens=1e9: none of these runs has a speed"):
+    with pytest.raises(ConfigError, match=r"--for tokens=1e9: none of these runs has a measured speed"):
         budget("tokens=1e9", make_run("F", "oom"))

@@ -162,8 +162,8 @@ def test_an_address_is_read(text: str, expected: tuple[str, bool, str]) -> None:
         ("here:8000", "expected http:// or https://, a host and a port"),
         ("http://", "expected http://"),
         ("http://here:high", "Port"),
-        (f"http://here/?key={KEY}", f"a key is no part of it, because addresses are recorded: export {API_KEY}"),
-        (f"http://me:{KEY}@here", "a key is no part of it"),
+        (f"http://here/?key={KEY}", f"leave the key out, because addresses are recorded: export {API_KEY}"),
+        (f"http://me:{KEY}@here", "leave the key out"),
     ],
 )
 def test_what_is_no_address_is_refused_without_repeating_a_key(text: str, reason: str) -> None:
