@@ -40,7 +40,7 @@ class Best(OverRows):
         return Answer(judged_share(inside, self.holds, self.partly), f"best in {counted(inside)}: {named}", used)
 
     def _is_won(self, group: Sequence[ClaimRow]) -> bool | None:
-        """Tell whether a winner is certain to have the highest figure, or certain not to; None where intervals allow both."""
+        """Tell whether a winner certainly has the highest figure, or certainly not; None where intervals allow both."""
         own, others = (
             [row.values[self.metric] for row in group if self.winner.has(row) is side] for side in (True, False)
         )
