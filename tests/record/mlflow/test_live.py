@@ -131,6 +131,7 @@ def steps_of(client: MlflowClient, experiment: str, name: str = "repeat.0/loss")
     return [point.step for points in found for point in points]
 
 
+@pytest.mark.slow
 def test_steps_come_while_a_run_goes_on_and_the_copy_at_its_end_completes_them(
     drive: Callable[..., Driver], server: Server, tmp_path: Path
 ) -> None:
@@ -200,11 +201,15 @@ def test_a_tracker_that_refuses_costs_one_line_and_the_run_nothing(drive: Callab
 
 def test_a_follower_that_does_not_end_is_killed() -> None:
     script = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(1000)"
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as stubborn:
+    stubborn = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
+    try:
         assert stubborn.stdout
         stubborn.stdout.readline()
         _end(stubborn)
-        assert stubborn.returncode == -signal.SIGKILL
+        assert stubborn.poll() == -signal.SIGKILL
+    finally:
+        stubborn.kill()
+        stubborn.communicate()
 
 
 @pytest.mark.slow
