@@ -37,7 +37,7 @@ def _brief(plan: RunPlan, answers: dict[str, str]) -> dict[str, str]:
     """Return what is measured, and the memory where nothing else tells whether it fits."""
     facts = _facts(plan)
     unanswered = [] if answers["fits"] or answers["skipped"] else ["memory"]
-    shown = [*unanswered, *get_task(plan.config.task.name).brief]
+    shown = [*unanswered, *(get_task(plan.config.task.name).brief or facts)]
     return {label: facts.get(label, "").partition("\n")[0] for label in shown} | {"more": MORE}
 
 

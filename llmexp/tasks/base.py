@@ -38,7 +38,7 @@ class TaskPlanning(ABC, Generic[C, P]):
     pilot_source: ClassVar[str] = "pilot"
     """The source of a cost that goes by a run's own pilot, which says on which side it errs."""
     brief: ClassVar[tuple[str, ...]] = ()
-    """The labels of `describe` that a short plan shows, a line each: what is measured."""
+    """The labels of `describe` that a short plan shows, a line each: what is measured; all where none is named."""
 
     @abstractmethod
     def plan(self, config: C) -> P:

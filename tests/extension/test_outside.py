@@ -58,7 +58,8 @@ def test_all_that_a_package_adds_runs(installed: Path, llmexp: Llmexp, tmp_path:
     assert result.environment["distributions"]["llmexp-outside"] == "1.2"
     first_step_s = result.metrics["first_step_time_s"]
     assert first_step_s.mean > 0
-    assert "1st step s: wall time of the first step, which compiles and allocates, on the slowest rank" in done.stdout
+    report = (tmp_path / "outputs" / "outside" / "report.md").read_text()
+    assert "1st step s: wall time of the first step, which compiles and allocates, on the slowest rank" in report
     (line,) = csv.DictReader((tmp_path / "outputs" / "outside" / "report.csv").read_text().splitlines())
     assert float(line["first_step_time_s"]) == pytest.approx(first_step_s.mean)
     assert "| 1st step s |" in (tmp_path / "outputs" / "outside" / "report.md").read_text()

@@ -54,7 +54,8 @@ def test_it_sweeps_and_its_table_has_its_own_columns(swept: str, tmp_path: Path)
         ["1", "md5"],
         ["2", "sha256"],
     ]
-    assert "bytes/s: bytes digested a second, over the measured window" in rows
+    (report,) = tmp_path.glob("outputs/*/report.md")
+    assert "bytes/s: bytes digested a second, over the measured window" in report.read_text()
     assert "MB" not in rows
 
 
@@ -104,7 +105,7 @@ def test_its_runs_are_reported_beside_those_of_other_tasks(
 def test_a_reference_of_the_package_stands_beside_its_runs(
     swept: str, installed: Path, llmexp: Callable[..., object], tmp_path: Path
 ) -> None:
-    said = llmexp(installed, "report", "outputs").stdout
+    said = llmexp(installed, "report", "outputs", "--explain").stdout
     assert "survey: made up, on another machine" in said
     assert "the survey printed nothing of it" in said
     text = llmexp(installed, "report", "outputs", "--format", "csv").stdout
