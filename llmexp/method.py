@@ -187,10 +187,10 @@ class Method:
                 f"method '{text}' is empty: use {NAIVE} or atoms of {', '.join(atom_codes())} joined by '+'"
             )
         if parts != typed:
-            raise ConfigError(f"method '{text}': beside a '+' an atom is missing: did you mean {'+'.join(parts)}?")
+            raise ConfigError(f"method '{text}': an atom is missing next to a '+': did you mean {'+'.join(parts)}?")
         codes = [NAIVE if part.upper() == FULL.upper() and task == "finetune" else _code(part) for part in parts]
         if NAIVE in codes and len(codes) > 1:
-            raise ConfigError(f"method '{text}': {NAIVE} means no technique at all and stands alone")
+            raise ConfigError(f"method '{text}': {NAIVE} means no technique and cannot be combined")
         method = cls(tuple(code for code in atom_codes() if code in codes))
         method._check(text, task)
         return method

@@ -43,8 +43,7 @@ def points(group: str, taken: Container[str] = ()) -> dict[str, EntryPoint]:
     for point in sorted(entry_points(group=group), key=lambda point: (point.name, distribution(point))):
         if point.name.lower() in taken or point.name.lower() in map(str.lower, found):
             raise ConfigError(
-                f"{origin(point)}: there is a {point.name} already; give it another name, or uninstall "
-                f"{distribution(point)}"
+                f"{origin(point)}: the name {point.name} is taken: choose another, or uninstall {distribution(point)}"
             )
         found[point.name] = point
     return found
@@ -56,7 +55,7 @@ def load(point: EntryPoint, kind: type[Any]) -> Any:
         found = point.load()
     except Exception as error:  # somebody else's code can raise anything
         raise ConfigError(
-            f"{origin(point)} cannot be loaded ({type(error).__name__}: {error}); mend or uninstall it"
+            f"{origin(point)} cannot be loaded ({type(error).__name__}: {error}); fix or uninstall it"
         ) from error
     if not isinstance(found, kind):
         raise ConfigError(f"{origin(point)} is a {type(found).__name__}, not a {kind.__name__}")

@@ -43,7 +43,7 @@ def outside(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("bf16", "there is a bf16 already"), ("fp64", "is a dict, not a NumberFormat")]
+    ("name", "said"), [("bf16", "the name bf16 is taken"), ("fp64", "is a dict, not a NumberFormat")]
 )
 def test_what_a_package_calls_a_format_is_checked(monkeypatch: pytest.MonkeyPatch, name: str, said: str) -> None:
     outside(monkeypatch, name)

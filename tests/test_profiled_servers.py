@@ -85,4 +85,4 @@ def test_a_server_without_a_profiler_is_skipped_and_says_so(tmp_path: Path) -> N
     done = subprocess.run(
         [sys.executable, "-m", "llmexp", "plan", *words], cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S
     )
-    assert "serve.profile=true: engine=llama_cpp has no profiler that is known here" in done.stdout
+    assert "serve.profile=true: llmexp knows no profiler of engine=llama_cpp" in done.stdout

@@ -32,7 +32,8 @@ TWO_LOADS = ("serve.rate=max", "serve.concurrency=2")
 IN_THE_SECOND = "--after 11"
 LOG = r"\S*/repeat\.0/log\.server\.txt"
 ACCOUNTS = re.compile(
-    r"the run ended when (\d+) of (\d+) requests were answered, (\d+) had failed, (\d+) were at work and (\d+) were not"
+    r"the run ended after (\d+) of (\d+) requests were answered, (\d+) had failed, "
+    r"(\d+) were in flight and (\d+) were not"
 )
 LONG_S = 300
 
@@ -147,7 +148,7 @@ def test_a_server_that_ends_or_hangs_is_named_with_its_last_words(
     assert result.failure
     assert "the end of " in result.failure.traceback, "the further lines of the log"
     sweep.is_accounted_for()
-    assert "not measured: the run ended when" in done.stdout
+    assert "not measured: the run ended after" in done.stdout
     if IN_THE_SECOND in fault:
         first, second = result.points
         assert first.metrics["output_tokens_per_s"]
@@ -254,7 +255,7 @@ def test_who_is_ended_leaves_a_true_record_and_the_same_command_measures_again(
         assert sweep.only.result() is None
     elif number == signal.SIGKILL:
         (point,) = sweep.result.points
-        assert re.search(r"and \d were at work or not sent yet, which the client could not tell", point.problem)
+        assert re.search(r"and \d were in flight or not sent yet; the client could no longer say which", point.problem)
     else:
         sweep.is_accounted_for()
         assert any(sample.was_at_work for sample in sweep.samples())

@@ -89,7 +89,7 @@ def unpack(path: Path, into: Path) -> None:
         ValueError,
         OSError,
     ) as error:
-        raise ConfigError(plain(f"{path} is no bundle that can be read: {error or type(error).__name__}")) from None
+        raise ConfigError(plain(f"{path} is not a readable bundle: {error or type(error).__name__}")) from None
 
 
 def _refused(path: Path, name: str, wrong: str) -> ConfigError:

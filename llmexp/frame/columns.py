@@ -16,7 +16,7 @@ Meaning = dict[str, str]
 
 _OWN = {
     "id": ("", "digest of what the run measures, without paths"),
-    "path": ("", "the run's folder; of a bundle where it is unpacked while this process lives"),
+    "path": ("", "the run's folder; for a bundle, where it is unpacked while this process runs"),
     "sweep": ("", "the sweep's name"),
     "task": ("", "what was done: pretrain, finetune, serve, micro or another package's"),
     "model": ("", "the model's name"),
@@ -39,7 +39,7 @@ _OWN = {
     "stack": ("", "digest of the code, libraries and device that measured it"),
     "host": ("", "the machine's name"),
     "command": ("", "the shell line that repeats the run"),
-    "problem": ("", "why there is no figure, or no whole answer"),
+    "problem": ("", "why there is no figure, or no complete answer"),
 }
 _DEVIATIONS = {
     "std_between_repeats": "sample standard deviation (n - 1) of its repeats; empty for one",

@@ -60,7 +60,9 @@ def _folders(paths: Sequence[Place]) -> list[RunFolder]:
     found: dict[Path, RunFolder] = {}
     for path in map(Path, paths):
         if not path.exists():
-            raise ConfigError(f"there is no {path}: name a run's folder, a sweep's, one that holds them, or a bundle")
+            raise ConfigError(
+                f"{path} does not exist: name a run's folder, a sweep's, one that holds them, or a bundle"
+            )
         found |= {run.path.resolve(): run for run in find_runs(unpacked(path) if is_bundle(path) else path)}
     if not found:
         raise ConfigError(f"no runs in {', '.join(map(str, paths))}: python -m llmexp method=Naive makes one")

@@ -176,7 +176,7 @@ def _shape_of_folder(model: HfModel) -> ModelShape | None:
     path = Path(model.path).expanduser()
     if not path.exists():
         if path.is_absolute() or model.path.startswith((".", "~")):
-            raise ConfigError(f"model.path={model.path}: there is no such folder")
+            raise ConfigError(f"model.path={model.path}: no such folder")
         if len(path.parts) > 2:
             raise ConfigError(
                 f"model.path={model.path}: no such folder here, and a hub name has the form organization/model"

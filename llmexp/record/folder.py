@@ -219,7 +219,7 @@ class RunFolder:
             lost = self.lost_samples(result)
             return (
                 result.status.value,
-                f"{lost} is missing: the same command remeasures the run" if lost else result.reason,
+                f"{lost} is missing: the same command measures the run again" if lost else result.reason,
             )
         state, events = self.state(), self.events()
         at = str(events[-1]["at"]) if events else ""

@@ -65,5 +65,5 @@ def read_training_budget(text: str) -> TrainingBudget:
     except ValueError:
         raise ConfigError(f"--for {text}: '{value}' is not a number; {EXAMPLES}") from None
     if not (isfinite(amount) and amount > 0):
-        raise ConfigError(f"--for {text}: write a finite number of {kind} above 0; {EXAMPLES}")
+        raise ConfigError(f"--for {text}: must be a finite number of {kind} above 0; {EXAMPLES}")
     return TrainingBudget(kind, amount, value)

@@ -74,10 +74,10 @@ def _client(point: LoadPoint, repeat: ServingRepeat) -> Iterator[str]:
         if own_s > CLIENTS_SHARE * found_s:
             words = {"ttft": "time to first token", "end_to_end": "end-to-end latency"}[name]
             share = f"{rounded(own_s * 1e3)} of {rounded(found_s * 1e3)} ms"
-            yield f"client: {share} of the median {words} at {point} are its own"
+            yield f"client: {share} of the median {words} at {point} are the client's own"
     rate = LoadWindow.of(samples).per_s(len(whole))
     if point.rate_per_s is None and rate > CLIENTS_SHARE * floor.requests_per_s:
         yield (
-            f"client: {rounded(rate)} requests/s at {point}, and it can send {rounded(floor.requests_per_s)} itself to "
-            "a server that answers at once"
+            f"client: {rounded(rate)} requests/s at {point}, and it can itself send "
+            f"{rounded(floor.requests_per_s)} to a server that answers at once"
         )

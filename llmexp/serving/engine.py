@@ -188,26 +188,26 @@ class ServingEngine(Engine[ServingRunConfig]):
             return f"engine={self.name} has no {unknown[0]}: it has {', '.join(sorted(self.knobs))}"
         if served.profile and (served.is_running or not self.has_profiler):
             whose = "a server that runs already" if served.is_running else f"engine={self.name}"
-            return f"serve.profile=true: {whose} has no profiler that is known here; {PROFILED} have one"
+            return f"serve.profile=true: llmexp knows no profiler of {whose}; {PROFILED} have one"
         return None if served.is_running else self._lacks(served) or self.cannot(served)
 
     def _lacks(self, served: ServingSpec) -> str | None:
         if served.dtype not in self.dtypes:
             return f"engine={self.name} computes in {' and '.join(self.dtypes)} here: leave serve.dtype out"
         if served.stages > 1 and not self.has_stages:
-            return f"engine={self.name} has no pipeline parallelism here: set parallelism.pp=1"
+            return f"engine={self.name} does not support pipeline parallelism here: set parallelism.pp=1"
         if served.replicas > 1 and not self.has_replicas:
             return f"engine={self.name} has no replicas behind one address here: set parallelism.dp=1"
         if served.adapters and not self.has_adapters:
-            return f"engine={self.name} serves no adapters here: leave serve.adapters out"
+            return f"engine={self.name} does not support adapters here: leave serve.adapters out"
         if served.is_checkpoint and not self.takes_checkpoints:
-            return f"engine={self.name} serves no checkpoint of one's own here: {OF_CHECKPOINTS} do"
+            return f"engine={self.name} cannot serve your own checkpoint here: {OF_CHECKPOINTS} can"
         return self._lacks_int4(served) if served.int4 else None
 
     def _lacks_int4(self, served: ServingSpec) -> str | None:
         asked, model = f"engine.options.quantization={served.int4}", served.model
         if not self.reads_int4:
-            return f"engine={self.name} reads no weights in that format: {asked} is for vllm, sglang and tgi"
+            return f"engine={self.name} cannot read weights in that format: {asked} is for vllm, sglang and tgi"
         if served.own_weights:
             return f"{asked}: llmexp writes these weights into a folder: leave serve.weights=own out"
         if not isinstance(model, DenseModel):

@@ -15,7 +15,7 @@ METRICS = Metrics()
 
 @METRICS.add("output tokens/s", "higher")
 def output_tokens_per_s(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
-    """Tokens generated per second at the load point with the most; docs/numbers.md says over which time."""
+    """Tokens generated per second, at the load point with the most; docs/numbers.md defines the time span."""
     return _highest("output_tokens_per_s", repeat, plan)
 
 
@@ -33,7 +33,7 @@ def requests_per_s(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | No
 
 @METRICS.add("requests/s", "higher", Shown("goodput, requests/s", "g", dispensable=4))
 def goodput_per_s(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
-    """Requests per second that kept serve.slo, at the load point with the most."""
+    """Requests per second that met serve.slo, at the load point with the most."""
     return _highest("goodput_per_s", repeat, plan)
 
 
@@ -52,26 +52,26 @@ def server_peak_resident_bytes(repeat: ServingRepeat, plan: ServingPlan) -> Meas
 
 @METRICS.add("bytes", "lower", Shown("GPU memory, GiB", ",.2f", 1 / GIB, dispensable=2))
 def gpu_peak_memory_bytes(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
-    """Memory in use on the server's GPUs together, weights and KV cache among it, the largest reading."""
+    """Memory in use on the server's GPUs together, weights and KV cache included, the largest reading."""
     found = [value for _, value in of_gpus(repeat.server, lambda gpu: gpu.memory_used_bytes)]
     return Measurement(max(found)) if found else None
 
 
 @METRICS.add("bytes", "lower", Shown("weights, GiB", "g", 1 / GIB, dispensable=1))
 def weights_bytes(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
-    """All weights of the model on the server's devices together, as they are held."""
+    """All weights of the model as stored on the server's devices, summed."""
     return _of(repeat.ranks[0].held.weights_bytes)
 
 
 @METRICS.add("bytes", "", Shown("KV cache, GiB", "g", 1 / GIB, dispensable=1))
 def kv_cache_bytes(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
-    """The KV cache that the server set aside on its devices together."""
+    """The KV cache that the server reserved on its devices, summed."""
     return _of(repeat.ranks[0].held.kv_cache_bytes)
 
 
 @METRICS.add("tokens", "", Shown("KV cache, tokens", ",.0f", dispensable=1))
 def kv_cache_tokens(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
-    """The tokens for which the KV cache has room, in all copies of the model together."""
+    """Tokens that fit into the KV cache, in all copies of the model together."""
     return _of(repeat.ranks[0].held.kv_cache_tokens)
 
 

@@ -82,7 +82,7 @@ def warning_of(plan: ServingPlan) -> str:
         return ""
     return (
         f"serve.requests={serve.requests}: a search needs {FEWEST_OF_PROBE} to 1000 requests a probe, "
-        "or many rates stay unknown and the interval that it ends with is wide"
+        "or many rates stay unknown and the final interval is wide"
     )
 
 
@@ -106,8 +106,8 @@ def _check_turns(config: ServingRunConfig, server: ServerPlan) -> None:
     if config.serve.turns > 1 and not server.form.token_ids:
         raise ConfigError(
             f"serve.turns={config.serve.turns}: the next prompt has the answer's token ids, and engine="
-            f"{config.engine.name} tells only text, which is no exact tokens of a usual tokenizer: take vllm or "
-            "lightllm, or a model that is given by its sizes"
+            f"{config.engine.name} returns only text, from which a usual tokenizer does not recover the tokens: use "
+            f"vllm or lightllm, or a model that is given by its sizes"
         )
 
 
@@ -203,8 +203,8 @@ def _started(config: ServingRunConfig, engine: ServingEngine, served: ServingSpe
     """Return the plan of a server that is started; raises ConfigError for a name that only one elsewhere can have."""
     if config.serve.served_name is not None:
         raise ConfigError(
-            f"serve.served_name={config.serve.served_name} is of a server that runs already: add serve.address, or "
-            "leave it out"
+            f"serve.served_name={config.serve.served_name} applies to a server that already runs: add serve.address, "
+            f"or leave it out"
         )
     return engine.server(served).model_copy(update={"python": config.engine.python})
 
@@ -216,13 +216,14 @@ def _running(config: ServingRunConfig, engine: ServingEngine, served: ServingSpe
     _check_address(serve.address)
     if serve.adapters:
         raise ConfigError(
-            "serve.adapters are given to a server as it starts, and that of serve.address runs already: leave one out"
+            "serve.adapters are passed to a server when it starts, and the one at serve.address already runs: leave "
+            "one out"
         )
     for name, given in served.knobs.items():
         if name not in engine.form_knobs and given not in (None, ""):
             raise ConfigError(
-                f"engine.options.{name}={given} says how a server is started, and that of serve.address runs already: "
-                "leave it out"
+                f"engine.options.{name}={given} says how to start a server, and the one at serve.address already "
+                f"runs: leave it out"
             )
     plan = engine.server(served)
     form = plan.form.of_model(serve.served_name) if serve.served_name else plan.form

@@ -127,7 +127,7 @@ class Serve(Task[ServingRunConfig, ServingPlan]):
 def _profile(plan: ServingPlan) -> str:
     """Say which load is profiled; the probes of a search are known when they have been measured only."""
     if not plan.points:
-        return "none: only the loads of a search are measured, and none of them is put on the server once more"
+        return "none: only loads of a search are measured, and none of them is repeated"
     return f"{plan.points[-1]} once more, in two windows of {plan.config.serve.profile_s:g} s"
 
 

@@ -50,7 +50,7 @@ def _check_order(config: RunConfig) -> None:
     if config.is_interleaved and config.hardware.nodes > 1:
         raise ConfigError(
             f"measure.order=interleaved: hardware.nodes={config.hardware.nodes}, and a run on several machines holds "
-            "them for all its repeats; take hardware.nodes=1 or measure.order=run_by_run"
+            f"them for all its repeats: set hardware.nodes=1 or measure.order=run_by_run"
         )
 
 

@@ -113,7 +113,7 @@ class TraceFile:
 
     def _parts(self) -> Iterator[bytes]:
         if self._path.exists() and not self._path.is_file():
-            raise TraceError(f"{self._path} is no file")  # a named pipe would be waited for
+            raise TraceError(f"{self._path} is not a file")  # a named pipe would be waited for
         try:
             with self._path.open("rb") as file:
                 packed = file.read(2) == b"\x1f\x8b"
@@ -148,7 +148,7 @@ class TraceFile:
             passed += len(part)
             if passed > LONGEST_HEAD_BYTES:
                 break
-        raise TraceError(f"{self._path} is no trace: it has no list named traceEvents")
+        raise TraceError(f"{self._path} is not a trace: it has no list named traceEvents")
 
     def _until_last_border(self, listed: bytearray) -> tuple[list[Event], int]:
         """Return the events up to the last border between two, and where the next begins; no events and 0 if none is.
@@ -174,7 +174,7 @@ class TraceFile:
         """
         borders = [(border.start() + 1, border.end()) for border in _BORDER.finditer(text)]
         if not borders:
-            raise TraceError(f"{self._path} is damaged: what should be an event has no end")
+            raise TraceError(f"{self._path} is damaged: an event in it has no end")
         events, place, begin = [], 0, 0
         while place < len(borders):
             found, joined = self._first_event(text, begin, borders[place : place + JOINED_PIECES])

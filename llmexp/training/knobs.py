@@ -28,12 +28,12 @@ def activation_offload_limit(
     whole, cut = engine.offloads_activations_with, keys_of(dims.cutting("sequence"))
     why = {
         f"engine={engine.name} keeps its activations itself: set engine=deepspeed or engine=torch": whole is None,
-        "a pipeline's stages keep what they send: set parallelism.pp=1": dims.pp > 1,
+        "pipeline stages keep what they send: set parallelism.pp=1": dims.pp > 1,
         f"it has not been tried with {cut}: set {cut}=1": bool(cut),
-        "C decides itself what a layer keeps: leave C out": techniques.compilation,
+        "C itself decides what a layer keeps: leave C out": techniques.compilation,
         (
-            f"Z{techniques.zero_stage} gathers parameters anew in every layer, which would be moved too: "
-            f"take Z{whole}, or leave Z out"
+            f"Z{techniques.zero_stage} gathers parameters again in every layer, and they would be moved too: use "
+            f"Z{whole}, or leave Z out"
         ): techniques.zero_stage > (whole or 0),
     }
     reason = next((reason for reason, holds in why.items() if holds), None)
@@ -53,7 +53,7 @@ def flash_limit(
         f"it changes models of transformers, not those of engine={engine.name}": not engine.builds_transformers,
         "packed records do not see each other, which it cannot do here: set data.pack=false": kernel == "cudnn"
         and config.data.isolates,
-        f"{cut} has an attention of its own: set {cut}=1": bool(cut),
+        f"{cut} uses its own attention: set {cut}=1": bool(cut),
     }
     reason = next((reason for reason, holds in why.items() if holds), None)
     return f"kernels.flash={kernel}: {reason}" if reason else None
@@ -66,15 +66,15 @@ def liger_limit(
     if not config.kernels.liger:
         return None
     why = {
-        "Liger's kernels are Triton's, for GPUs: leave it out on hardware.device=cpu": config.hardware.device == "cpu",
+        "Liger's kernels are in Triton, for GPUs: leave it out on hardware.device=cpu": config.hardware.device == "cpu",
         f"it changes models of transformers, not those of engine={engine.name}": not engine.builds_transformers,
-        f"it knows architecture {', '.join(LIGER_ARCHITECTURES)} here, not model={config.model.name}": (
+        f"it supports architecture {', '.join(LIGER_ARCHITECTURES)} here, not model={config.model.name}": (
             config.model.architecture not in LIGER_ARCHITECTURES or config.model.target is not None
         ),
         "it changes a whole model, which parallelism.pp or parallelism.cp cuts": bool(
             dims.cutting("layers", "sequence")
         ),
-        "C generates kernels of its own: leave one of them out": techniques.compilation,
+        "C generates its own kernels: leave one of them out": techniques.compilation,
     }
     reason = next((reason for reason, holds in why.items() if holds), None)
     return f"kernels.liger=true: {reason}" if reason else None
@@ -127,6 +127,6 @@ def schedule_limit(
     if not engine.grows_sequences:
         return f"{KEY}: engine={engine.name} takes sequences of one length"
     if techniques.compilation:
-        return f"{KEY}: C compiles for one length, and would do it again inside the measured window"
+        return f"{KEY}: C compiles for one length, and would recompile inside the measured window"
     cut = sized(dims.cutting("layers", "sequence"))
     return f"{KEY}: {cut} is set up for sequences of one length" if cut else None

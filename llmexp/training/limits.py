@@ -17,7 +17,7 @@ def compiled_limit(techniques: Techniques, dims: ParallelDims) -> str | None:
     """Say why C cannot be used with sequences that are cut, for engines that run transformers' models."""
     cut = dims.cutting("sequence")
     if techniques.compilation and cut:
-        return f"C compiles decoder layers whole, and with {keys_of(cut)} the ranks talk inside them"
+        return f"C compiles decoder layers whole, and with {keys_of(cut)} the ranks communicate inside them"
     return None
 
 
@@ -52,7 +52,7 @@ def adapter_limit(config: TrainingConfig, techniques: Techniques, dims: Parallel
     if dims.pp > 1:
         return "L, QL and P change a whole model, and parallelism.pp cuts it into stages"
     if techniques.adapter == "prompt" and (cut := dims.cutting("sequence")):
-        return f"P lengthens every sequence, and {keys_of(cut)} has cut it before"
+        return f"P lengthens every sequence, which {keys_of(cut)} has already split"
     beyond = [name for name in config.adapter.targets if name not in ATTENTION]
     if techniques.adapter == "lora" and config.model.architecture == "mixtral" and beyond:
         return (
@@ -68,11 +68,11 @@ def packing_limit(config: TrainingConfig, techniques: Techniques, dims: Parallel
         return None
     cut = dims.cutting("sequence", "layers")
     if cut:
-        return f"{PACKED} is of whole sequences and whole models, not of {sized(cut)}: set data.pack=false"
+        return f"{PACKED} needs whole sequences and whole models, not {sized(cut)}: set data.pack=false"
     if techniques.compilation:
-        return f"{PACKED} gives every pass other bounds, and C compiles for one shape: set data.pack=false"
+        return f"{PACKED} gives every pass different bounds, and C compiles for one shape: set data.pack=false"
     if techniques.adapter == "prompt":
-        return f"{PACKED}: P stands before a sequence, and would be seen by its first record only: set data.pack=false"
+        return f"{PACKED}: P comes before a sequence, so only its first record would see it: set data.pack=false"
     return None
 
 

@@ -25,7 +25,7 @@ def partition_limit(config: TrainingConfig, techniques: Techniques) -> str | Non
     chosen = config.optimizer
     if chosen.fused_backward:
         return (
-            f"optimizer={chosen.name} updates in backward, which engine=deepspeed orders its own way: set engine=torch"
+            f"optimizer={chosen.name} updates in backward, which engine=deepspeed orders differently: set engine=torch"
         )
     if chosen.factored and techniques.zero_stage:
         return (

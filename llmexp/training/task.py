@@ -160,7 +160,7 @@ def _out_of_memory_already(plan: TrainingPlan, sweep: Path, stack: str) -> str |
     tried = (
         [] if plan.config.force else [micro for micro in _out_of_memory(plan, sweep, stack) if micro < plan.batch.micro]
     )
-    return f"out of memory already at batch.micro={min(tried)}; force=true starts it anyway" if tried else None
+    return f"already out of memory at batch.micro={min(tried)}; force=true starts it anyway" if tried else None
 
 
 def _out_of_memory(plan: TrainingPlan, sweep: Path, stack: str) -> Iterator[int]:

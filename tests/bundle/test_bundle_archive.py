@@ -137,5 +137,5 @@ def test_a_damaged_zip_of_any_method_is_a_line(tmp_path: Path) -> None:
         content[200:2000] = os.urandom(1800)
         path.write_bytes(content)
         (into := tmp_path / f"into{method}").mkdir()
-        with pytest.raises(ConfigError, match="is no bundle that can be read"):
+        with pytest.raises(ConfigError, match="is not a readable bundle"):
             unpack(path, into)

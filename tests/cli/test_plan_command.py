@@ -113,9 +113,9 @@ def test_a_training_budget_goes_by_the_expected_speed(llmexp):
     [
         ("tokns=3", "unknown training 'tokns': did you mean tokens?"),
         ("tokens", "'' is not a number"),
-        ("tokens=many", "'many' is no number"),
-        ("tokens=-1", "more than 0 tokens"),
-        ("tokens=inf", "write a finite number of tokens above 0"),
+        ("tokens=many", "'many' is not a number"),
+        ("tokens=-1", "a finite number of tokens above 0"),
+        ("tokens=inf", "must be a finite number of tokens above 0"),
         ("epochs=3", "a plan takes tokens"),
     ],
 )

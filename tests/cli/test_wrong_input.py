@@ -32,7 +32,7 @@ WRONG = {
         "parallelism.cp=8 cuts data.seq_len=350",
         "data.seq_len=344 or data.seq_len=352",
     ],
-    "model=tiny model.num_experts=8": ["model.num_experts=8 is of architecture mixtral", "model=tiny is llama"],
+    "model=tiny model.num_experts=8": ["model.num_experts=8 belongs to architecture mixtral", "model=tiny is llama"],
     "model=tiny-moe model.experts_per_token=5": ["model.experts_per_token=5 is more than model.num_experts=4"],
     "model=tiny parallelism.ep=2": ["parallelism.ep=2", "model=tiny has none", "model=mixtral"],
     "engine=torch engine.launcher=python": [
@@ -140,24 +140,25 @@ WRONG_WORDS = {
         "write data.files=[a.txt], or leave it out"
     ],
     "data=synthetic data.path=a": [
-        "data.path=a is of data=hf or data=instructions, and data=synthetic draws its tokens",
+        "data.path=a belongs to data=hf or data=instructions, and data=synthetic draws its tokens",
         "add one of those",
     ],
     "data=synthetic data.files=[a]": [
-        "data.files=[a] is of data=text or data=instructions, and data=synthetic draws its tokens and reads nothing"
+        "data.files=[a] belongs to data=text or data=instructions, and data=synthetic draws its tokens "
+        "and reads nothing"
     ],
     "data=hf data.path=a data.files=[b]": [
         "belongs to data=text or data=instructions, and data=hf reads data.path: write data.path=<dataset>"
     ],
-    "data.split=test": ["data.split=test is of data=hf or data=instructions, and data=text reads data.files"],
+    "data.split=test": ["data.split=test belongs to data=hf or data=instructions, and data=text reads data.files"],
     "data.field=story": [
         "data.field=story belongs to data=hf, and data=text reads data.files: add data=hf, or leave it out"
     ],
     "data=synthetic data.pack=false": [
-        "data.pack=false is of data=text, data=hf or data=instructions, and data=synthetic draws its tokens"
+        "data.pack=false belongs to data=text, data=hf or data=instructions, and data=synthetic draws its tokens"
     ],
     "data=synthetic,text data.tokenizer=./mine": [
-        "run data=synthetic: data.tokenizer=./mine is of data=text, data=hf or data=instructions"
+        "run data=synthetic: data.tokenizer=./mine belongs to data=text, data=hf or data=instructions"
     ],
     "model=tiny model.path=./mine": [
         "model.path=./mine belongs to model=hf, and model=tiny is llama: set model=<folder or hub name>"
@@ -166,16 +167,16 @@ WRONG_WORDS = {
         "architecture qwen3 or architecture mixtral, and model=a has its shape from model.path"
     ],
     "optimizer.factored=true": [
-        "optimizer.factored=true is of optimizers with optimizer.target, and optimizer=adamw",
+        "optimizer.factored=true belongs to optimizers with optimizer.target, and optimizer=adamw",
         "as optimizer=sgd is",
     ],
     "optimizer=sgd optimizer.eps=1e-8": [
         "belongs to AdamW, and optimizer.target=torch.optim.SGD is another class: put it into optimizer.options"
     ],
-    "optimizer=sgd optimizer.implementation=deepspeed": ["is of AdamW", "take optimizer=adamw, or leave it out"],
+    "optimizer=sgd optimizer.implementation=deepspeed": ["belongs to AdamW", "take optimizer=adamw, or leave it out"],
     "runtime.python=/x": ["runtime=here is llmexp's own interpreter: write runtime=venv runtime.python=/x"],
     "runtime=venv runtime.python=/x runtime.image=a.sif": [
-        "runtime.image=a.sif is of runtime=apptainer or runtime=docker",
+        "runtime.image=a.sif belongs to runtime=apptainer or runtime=docker",
         "add one of those",
     ],
     "data=hf data.path=./nowhere": ["data.path=./nowhere: no such file or folder"],

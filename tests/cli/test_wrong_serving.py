@@ -45,7 +45,7 @@ WRONG = {
     "model=hf model.path=a/b": ["task=serve takes a folder's own weights (model=a/b)", "such as model=7b"],
     "model=a/b": ["model.path=a/b: task=serve takes a folder here", "hf download a/b --local-dir"],
     "serve.texts.path=missing/a.jsonl": ["model=tiny is random and has no tokenizer for texts", "or =bytes"],
-    "serve.texts.path=./a.jsonl serve.texts.tokenizer=bytes": ["serve.texts.path=./a.jsonl: there is no such file"],
+    "serve.texts.path=./a.jsonl serve.texts.tokenizer=bytes": ["serve.texts.path=./a.jsonl: no such file"],
     "serve.texts.path=a.jsonl serve.turns=2": ["serve.texts=a.jsonl and serve.turns", "leave one of them out"],
     "serve.texts.path=a.jsonl serve.texts.tokenizer=bytes serve.texts.max_tokens=5000": [
         "serve.texts.max_tokens=5000 is more than model.max_positions=4096"
@@ -56,7 +56,7 @@ WRONG = {
     "serve.address=http://here?key=mine": ["serve.address holds a URL with a login", "leave it out"],
     f"serve.address=http://here/{TOKENS['Hugging Face']}": ["serve.address holds a token (Hugging Face)"],
     "serve.address=http://here engine.options.block_size=3": [
-        "engine.options.block_size=3 says how a server is started",
+        "engine.options.block_size=3 says how to start a server",
         "leave it out",
     ],
     "serve.address=http://here serve.weights=folder": ["serve.weights does nothing here: the server of serve.address"],

@@ -114,7 +114,7 @@ def test_a_name_that_is_taken_is_named(llmexp: Llmexp, tmp_path: Path) -> None:
     done = llmexp(tmp_path, "test-extension", "guest")
     assert done.returncode == 1
     assert (
-        "FAILED  atom F loads, and its name is free: package guest: llmexp.atoms F = guest:IDLE: there is a F"
+        "FAILED  atom F loads, and its name is free: package guest: llmexp.atoms F = guest:IDLE: the name F is taken"
         in done.stdout
     )
 

@@ -21,7 +21,7 @@ from llmexp.record.folder import find_runs
 EMBEDDING = 512 * 128
 BROKEN, REMEDY, NO_PACKAGE = (
     "cannot be loaded",
-    "mend or uninstall it",
+    "fix or uninstall it",
     "No module named 'guest.conf'; 'guest' is not a package",
 )
 Llmexp = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -130,26 +130,26 @@ def test_help_and_configuration_show_what_a_package_adds(installed: Path, llmexp
             "atoms",
             "z3 = guest:W",
             "",
-            "atoms z3 = guest:W: there is a z3 already; give it another name, or uninstall guest",
+            "atoms z3 = guest:W: the name z3 is taken: choose another, or uninstall guest",
         ),
         (
             "engines",
             "deepspeed = guest:W",
             "",
-            "engines deepspeed = guest:W: there is a deepspeed already; give it another name, or uninstall guest",
+            "engines deepspeed = guest:W: the name deepspeed is taken: choose another, or uninstall guest",
         ),
         (
             "references",
             "paper = guest:W",
             "",
-            "references paper = guest:W: there is a paper already; give it another name, or uninstall guest",
+            "references paper = guest:W: the name paper is taken: choose another, or uninstall guest",
         ),
         ("references", "mine = guest:W", "W = 1", "references mine = guest:W is a int, not a Reference"),
         (
             "metrics",
             "MFU = guest:W",
             "",
-            "metrics MFU = guest:W: there is a MFU already; give it another name, or uninstall guest",
+            "metrics MFU = guest:W: the name MFU is taken: choose another, or uninstall guest",
         ),
         ("metrics", "mine_s = guest:W", "W = 1", "metrics mine_s = guest:W is a int, not a MetricSpec"),
         (

@@ -93,7 +93,7 @@ def test_other_architectures_and_hub_names_are_counted_when_built(tmp_path: Path
 
 
 def test_a_folder_that_is_none_is_said_at_once(tmp_path: Path):
-    with pytest.raises(ConfigError, match="there is no such folder"):
+    with pytest.raises(ConfigError, match="no such folder"):
         shape_of(of_path(tmp_path / "nothing"))
     with pytest.raises(ConfigError, match=r"config\.json cannot be read"):
         shape_of(of_path(tmp_path))

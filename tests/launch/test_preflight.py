@@ -109,7 +109,7 @@ def test_no_gpu_is_a_failure(make):
 
 def test_too_few_gpus_are_a_failure(make):
     one = Detected("a800", "a800", "NVIDIA A800-SXM4-80GB", 1, 80 * GIB)
-    assert preflight(make(hardware=A800), one).reason.endswith("here are 1 x NVIDIA A800-SXM4-80GB")
+    assert preflight(make(hardware=A800), one).reason.endswith("this node has 1 x NVIDIA A800-SXM4-80GB")
 
 
 def test_memory_short_on_the_hardware_named_is_a_skip_even_where_it_is_not(make):

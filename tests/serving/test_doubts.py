@@ -23,14 +23,14 @@ def test_a_quick_client_and_whole_answers_raise_no_doubt() -> None:
 def test_a_client_that_takes_a_twentieth_of_a_latency_is_named() -> None:
     slow = repeat(answer(0), answer(1), floors=[floor(ttft_p50_s=0.051, end_to_end_p50_s=0.09)])
     assert [doubt.words for doubt in doubts(PLAN, slow)] == [
-        "client: 51.0 of 1,000 ms of the median time to first token at max are its own"
+        "client: 51.0 of 1,000 ms of the median time to first token at max are the client's own"
     ]
 
 
 def test_a_client_that_hardly_sends_faster_is_named() -> None:
     slow = repeat(answer(0), answer(1), floors=[floor(requests_per_s=10.0)])
     (said,) = doubts(PLAN, slow)
-    assert said.words == "client: 1.00 requests/s at max, and it can send 10.0 itself to a server that answers at once"
+    assert said.words == "client: 1.00 requests/s at max, and it can itself send 10.0 to a server that answers at once"
 
 
 def test_failed_requests_are_named_with_their_first_problem() -> None:

@@ -50,7 +50,7 @@ def test_an_objective_of_tpot_is_neither_kept_nor_missed_where_nobody_counts_tok
     assert "goodput_per_s" not in point.metrics
     assert point.verdicts["load"].answer == "kept_up"
     assert point.verdicts["objective"].answer == "unknown"
-    assert point.verdicts["objective"].reasons[0].startswith("nobody counted the output tokens of 200 requests")
+    assert point.verdicts["objective"].reasons[0].startswith("the output tokens of 200 requests were not counted")
     assert str(saturation_of(found)) == "unknown (20/s could not be judged)"
 
 
@@ -80,7 +80,7 @@ def test_failed_requests_are_counted_and_their_time_is_none_of_the_latencies() -
 @pytest.mark.parametrize(
     ("changed", "problem"),
     [
-        ({"problem": "HTTP status 500: no"}, "no request was answered wholly: HTTP status 500: no"),
+        ({"problem": "HTTP status 500: no"}, "no request got a complete answer: HTTP status 500: no"),
         (
             {"usage_output_tokens": 3},
             "1 of 1 answers are not what was asked for: 4 output tokens were asked for, the server counted 3",
@@ -110,7 +110,7 @@ def test_a_run_that_ended_has_its_complete_loads_and_accounts_for_every_request(
     first, second = ended(tmp_path, answer(0), answer(1), answer(0, point=1), at_work, could_tell=False)
     assert first.metrics["output_tokens_per_s"]
     assert second.metrics == {}
-    words = "the run ended when 1 of 2 requests were answered, 0 had failed, 1 were at work and 0 were not sent yet"
+    words = "the run ended after 1 of 2 requests were answered, 0 had failed, 1 were in flight and 0 were not sent yet"
     assert second.problem == words
 
 
@@ -118,7 +118,7 @@ def test_a_load_with_failures_was_complete_where_the_next_one_had_begun(tmp_path
     failed = answer(1, problem="HTTP status 500: no")
     first, second = ended(tmp_path, answer(0), failed, answer(0, point=1, warmup=True))
     assert first.metrics["failed_requests"]
-    assert "0 of 2 requests were answered, 0 had failed, 0 were at work and 2 were not sent" in second.problem
+    assert "0 of 2 requests were answered, 0 had failed, 0 were in flight and 2 were not sent" in second.problem
     first, second = ended(tmp_path, answer(0), failed)
     assert first.metrics == {}
     assert first.problem.endswith("and 0 were not sent yet; the first failure: HTTP status 500: no")
@@ -126,10 +126,10 @@ def test_a_load_with_failures_was_complete_where_the_next_one_had_begun(tmp_path
 
 def test_a_client_that_could_not_tell_leaves_open_which_requests_were_at_work(tmp_path: Path) -> None:
     first, second = ended(tmp_path, answer(0), answer(1, warmup=True), could_tell=False)
-    assert "and 1 were at work or not sent yet, which the client could not tell" in first.problem
-    assert "0 were at work and 2 were not sent yet" in second.problem
+    assert "and 1 were in flight or not sent yet; the client could no longer say which" in first.problem
+    assert "0 were in flight and 2 were not sent yet" in second.problem
     first, second = results_until_now(PLAN, tmp_path / "nowhere")
-    assert "and 2 were at work or not sent yet" in first.problem
+    assert "and 2 were in flight or not sent yet" in first.problem
 
 
 def test_answers_of_other_work_have_no_figures_in_a_run_that_ended_and_none_in_a_runs_metrics(tmp_path: Path) -> None:

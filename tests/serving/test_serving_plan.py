@@ -109,7 +109,7 @@ def test_adapters_are_another_work_and_an_engine_without_them_is_skipped() -> No
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("serve.address=http://localhost:1 engine=vllm serve.adapters.number=2", r"serve.adapters are given to a"),
+        ("serve.address=http://localhost:1 engine=vllm serve.adapters.number=2", r"serve.adapters are passed to a"),
         ("serve.rate=0", r"serve.rate.0=0: must be a number above 0 or max"),
         ("serve.rate=fast", r"serve.rate.0=fast: must be a number above 0 or max"),
         ("serve.rate=[]", r"serve.rate and serve.concurrency are empty: set one of them, such as serve.rate=max"),
@@ -133,4 +133,4 @@ def test_the_plan_says_what_is_profiled() -> None:
 def test_of_a_search_alone_nothing_is_profiled_and_the_plan_says_so() -> None:
     words = ("serve.rate=[]", "serve.slo.ttft_s=1", "serve.search.start_per_s=1")
     assert SERVE.describe(serving_plan(*words))["profile"] == ""
-    assert SERVE.describe(serving_plan(*words, "serve.profile=true"))["profile"].startswith("none: only the loads of")
+    assert SERVE.describe(serving_plan(*words, "serve.profile=true"))["profile"].startswith("none: only loads of")

@@ -202,7 +202,7 @@ def test_a_process_of_its_own_sees_its_devices_alone_and_records(
     planned = plan(sweep={"name": "main", "outputs": str(tmp_path)})
     assert run_alone(planned, ["GPU-c"])
     (folder,) = (tmp_path / "main").glob("tiny_F_*")
-    assert "hardware=h100 is not this node's" in (folder / "result.json").read_text()
+    assert "hardware=h100 does not match this node" in (folder / "result.json").read_text()
     assert "tiny F · failed" in capfd.readouterr().err
 
 

@@ -27,7 +27,7 @@ def test_what_is_larger_than_what_ran_out_of_memory_is_skipped(llmexp, two_fits,
     code, _, _ = llmexp("method=F", BATCHES, *QUIET)
     assert code == 0
     assert two_fits.ran == [f"tiny F batch.micro={micro}" for micro in (1, 2, 4)]
-    reason = "skipped out of memory already at batch.micro=4; force=true starts it anyway"
+    reason = "skipped already out of memory at batch.micro=4; force=true starts it anyway"
     assert endings(here) == {1: "success", 2: "success", 4: "oom", 8: reason, 16: reason}
 
 

@@ -122,7 +122,9 @@ def test_a_lost_plan_without_a_result_is_a_first_time(run, llmexp, runner):
 
 def test_a_damaged_result_is_measured_again(run, llmexp, runner):
     run.result_path.write_text(run.result_path.read_text()[:100])
-    mended = "the same command remeasures the run: python -m llmexp method=F model=tiny hardware=cpu tracking=none\n"
+    mended = (
+        "the same command measures the run again: python -m llmexp method=F model=tiny hardware=cpu tracking=none\n"
+    )
     for command in ("status", "report"):
         assert mended in llmexp(command)[1]
     code, out, _ = llmexp(*WORDS)
@@ -136,7 +138,7 @@ def test_a_success_without_its_samples_is_measured_again(lost, run, llmexp, runn
     path = run.path / lost
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     for command in ("status", "report"):
-        assert ".jsonl is missing: the same command remeasures the run\n" in llmexp(command)[1]
+        assert ".jsonl is missing: the same command measures the run again\n" in llmexp(command)[1]
     assert llmexp(*WORDS, "rerun=none")[0] == 0
     assert runner.ran == []
     _, out, _ = llmexp(*WORDS)

@@ -104,7 +104,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for path in (pipe, tmp_path, Path("/dev/zero")):
-        with pytest.raises(TraceError, match="is no file"):
+        with pytest.raises(TraceError, match="is not a file"):
             read_trace(path)
 
 

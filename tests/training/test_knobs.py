@@ -30,7 +30,7 @@ def plan(*words: str) -> TrainingPlan:
         ([OFFLOAD, "engine=torch", "method=C"], "leave C out"),
         ([OFFLOAD, "engine=torch", "parallelism.pp=2", "batch.accumulation=2"], "set parallelism.pp=1"),
         ([OFFLOAD, "engine=deepspeed", "parallelism.cp=2"], "set parallelism.cp=1"),
-        ([LIGER], "Liger's kernels are Triton's, for GPUs"),
+        ([LIGER], "Liger's kernels are in Triton, for GPUs"),
         ([LIGER, "hardware=a800", "engine=megatron"], "not those of engine=megatron"),
         ([LIGER, "hardware=a800", "method=C"], "leave one of them out"),
         ([CUDNN, "method=F"], "it is for GPUs"),

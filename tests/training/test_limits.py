@@ -11,7 +11,7 @@ from planning import make_plan
         ("engine=deepspeed parallelism.cp_kind=ring", "engine=deepspeed runs parallelism.cp_kind=ulysses, not ring"),
         (
             "engine=deepspeed method=C",
-            "C compiles decoder layers whole, and with parallelism.cp the ranks talk inside them",
+            "C compiles decoder layers whole, and with parallelism.cp the ranks communicate inside them",
         ),
         ("engine=deepspeed parallelism.pp=2", "engine=deepspeed runs data and context parallelism only, not pp=2"),
         ("engine=deepspeed method=F+R+Z3+O", None),

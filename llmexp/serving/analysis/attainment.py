@@ -106,7 +106,7 @@ def _parts(above: Sequence[bool]) -> list[Sequence[bool]]:
 
 def _uncounted(silent: int, total: int) -> str:
     whose = f"{total} requests" if silent == total else f"{silent} of {total} requests"
-    return f"nobody counted the output tokens of {whose}, so it is not known whether they kept a limit of TPOT"
+    return f"the output tokens of {whose} were not counted, so it is unknown whether they kept a limit of TPOT"
 
 
 def _vague(
@@ -115,8 +115,8 @@ def _vague(
     total = sum(map(len, used))
     if interval[0] >= share:
         where = " in each repeat" if len(used) > 1 else ""
-        return f"{kept:.1%} of {total} requests kept the objective: it takes {fewest}{where} to tell"
+        return f"{kept:.1%} of {total} requests kept the objective: {fewest}{where} are needed to decide"
     return (
         f"{kept:.1%} of {total} requests kept the objective, and of more requests {interval[0]:.0%} to "
-        f"{interval[1]:.0%} may: this does not tell whether {share:.0%} do"
+        f"{interval[1]:.0%} may: this does not decide whether {share:.0%} do"
     )

@@ -59,7 +59,7 @@ def _unanswered(repeats: Repeats) -> str:
     for samples in repeats:
         problems = [sample.problem for sample in samples if sample.problem]
         if len(problems) == len(samples):
-            return f"no request was answered wholly: {problems[0] if problems else 'none was sent'}"
+            return f"no request got a complete answer: {problems[0] if problems else 'none was sent'}"
     return ""
 
 

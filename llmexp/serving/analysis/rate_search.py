@@ -54,9 +54,9 @@ class RateSearch:
         if doubtful:
             return doubtful
         if found.contrary_per_s:
-            return Found(found, "answers contradict each other, though they were tried again")
+            return Found(found, "verdicts contradict each other even after retries")
         if len(found.unknown_per_s) >= MOST_UNKNOWN:
-            return Found(found, f"{MOST_UNKNOWN} rates could not be judged: more requests a point are needed")
+            return Found(found, f"{MOST_UNKNOWN} rates could not be judged: more requests per point are needed")
         if found.low_per_s is None:
             return _rounded(min(rate for rate, _ in answers) / 2)
         if found.high_per_s is None:
@@ -74,7 +74,7 @@ class RateSearch:
             if high > low * (1 + self.tolerance):
                 return _rounded(sqrt(low * high))
         if found.unknown_per_s:
-            return Found(found, "the rates that are left could not be judged: more requests a point are needed")
+            return Found(found, "the remaining rates could not be judged: more requests per point are needed")
         return Found(found, f"its ends are within {self.tolerance:.0%} of each other")
 
 

@@ -120,7 +120,8 @@ def _too_lengthy(load: Load) -> str:
     needed = load.longest_s / (LONGEST * load.duration_s) * len(load.due_s)
     return (
         f"the longest answer took {rounded(load.longest_s)} s, and the requests came within "
-        f"{rounded(load.duration_s)} s, too soon to see how often there are such; about {_round_up(needed)} requests "
+        f"{rounded(load.duration_s)} s, too short a time to see how often this happens; about {_round_up(needed)} "
+        f"requests "
         "would settle it at this rate"
     )
 

@@ -87,7 +87,7 @@ def served_model(model: ModelConfig) -> ServedModel:
         )
     if not folder.is_dir():
         raise ConfigError(
-            f"model.path={model.path}: task=serve takes a folder here, and this is none: download the model before "
+            f"model.path={model.path}: task=serve needs a local folder, and this is not one: download the model first "
             f"(hf download {model.path} --local-dir <folder>), and serve model=<folder>"
         )
     return _of_folder(model, folder)
@@ -106,7 +106,7 @@ def _of_folder(model: HfModel, folder: Path) -> CheckpointModel:
     checkpoint = Checkpoint.read(folder)
     if not any((folder / name).is_file() for name in TOKENIZERS):
         raise ConfigError(
-            f"model.path={model.path}: there is no tokenizer, which every server reads: save it there "
+            f"model.path={model.path}: it has no tokenizer, which every server needs: save one there "
             "(tokenizer.save_pretrained)"
         )
     try:
@@ -136,5 +136,7 @@ def beside_weights(folder: Path) -> list[Path]:
 def _size(config: dict[str, Any], names: tuple[str, ...], place: str) -> int:
     found: int | None = next((config[name] for name in names if isinstance(config.get(name), int)), None)
     if found is None:
-        raise ConfigError(f"model.path={place}: its config.json has no {names[0]}, so it is no model of text here")
+        raise ConfigError(
+            f"model.path={place}: its config.json has no {names[0]}, so llmexp cannot serve it as a text model"
+        )
     return found

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 from llmexp.record.samples import Sample
 
 # The problem of a request that was at work when its load was ended, for example because the server had ended.
-ENDED_AT_WORK = "the load was ended before the answer was complete"
+ENDED_AT_WORK = "the load ended before the answer was complete"
 
 
 class RequestSample(Sample):

@@ -33,7 +33,7 @@ def check_keeping(config: TrainingConfig, techniques: Techniques, dims: Parallel
         raise ConfigError(f"{asked}: engine={config.engine.name} saves no weights; deepspeed and torch do")
     if dims.pp > 1:
         raise ConfigError(
-            f"{asked}: parallelism.pp={dims.pp} cuts the model into stages, which are not saved: set parallelism.pp=1"
+            f"{asked}: parallelism.pp={dims.pp} cuts the model into stages, which cannot be saved: set parallelism.pp=1"
         )
     if "model" in kept and techniques.adapter == "prompt":
         raise ConfigError(

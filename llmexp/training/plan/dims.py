@@ -217,7 +217,7 @@ def _check_nothing_of_a_pipeline(config: TrainingConfig) -> None:
     degrees = config.parallelism
     if degrees.virtual_stages > 1:
         raise DegreesError(
-            f"parallelism.virtual_stages={degrees.virtual_stages} are those of a pipeline, and parallelism.pp=1: "
+            f"parallelism.virtual_stages={degrees.virtual_stages} applies to a pipeline, and parallelism.pp=1: "
             "set parallelism.pp"
         )
     if degrees.schedule:

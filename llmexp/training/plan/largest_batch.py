@@ -20,11 +20,11 @@ def searchable(config: TrainingConfig, *, builds_model: bool) -> TrainingConfig:
     if not builds_model:
         raise ConfigError(
             f"batch.micro=max searches with llmexp's own ranks, and engine={config.engine.name} runs your program: "
-            "name its batches, as in batch.micro=1,2,4,8"
+            f"list its batches, as in batch.micro=1,2,4,8"
         )
     if hardware.nodes > 1:
         raise ConfigError(
-            f"batch.micro=max searches on one machine, and hardware.nodes={hardware.nodes}: name the batches, as in "
+            f"batch.micro=max searches on one machine, and hardware.nodes={hardware.nodes}: list the batches, as in "
             "batch.micro=1,2,4,8"
         )
     if hardware.device != "cpu" or hardware.memory_limit_bytes:

@@ -30,7 +30,7 @@ class LengthSchedule:
         for key in ("tokens", "stop_at_interval_share") if given else ():
             if getattr(protocol, key):
                 raise ConfigError(
-                    f"{KEY} shares out a number of steps, and measure.{key} leaves it open: leave one of them out"
+                    f"{KEY} divides a fixed number of steps, and measure.{key} leaves it open: leave one of them out"
                 )
         if made.total < len(made.lengths):
             raise ConfigError(

@@ -31,8 +31,8 @@ class TokenBudget:
             return None
         if isinstance(config.data, InstructionsData):
             raise ConfigError(
-                f"measure.tokens={tokens} leaves padding out, and data=instructions pads, packed or not: "
-                "set data=text, or hf"
+                f"measure.tokens={tokens} counts no padding, and data=instructions pads, packed or not: set data=text "
+                f"or data=hf"
             )
         if config.data.pads:
             raise ConfigError(

@@ -24,7 +24,7 @@ def test_it_is_for_one_users_eyes_and_another_each_time(tmp_path: Path) -> None:
 def test_another_users_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_secret(tmp_path, 29400)
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    with pytest.raises(NodeError, match=r"\.nodes\.29400 is another user's"):
+    with pytest.raises(NodeError, match=r"\.nodes\.29400 belongs to another user"):
         read_secret(tmp_path, 29400)
 
 

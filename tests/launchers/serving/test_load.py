@@ -101,7 +101,7 @@ class TestOpen:
 
         found = load(handle, go)
         assert [sample.index for sample in found] == [0, 1, 2]
-        assert {sample.problem for sample in found} == {"the load was ended before the answer was complete"}
+        assert {sample.problem for sample in found} == {"the load ended before the answer was complete"}
 
     def test_requests_before_a_broken_one_have_a_record(self) -> None:
         def broken(sent: Iterable[Request]) -> Iterable[tuple[float, Request]]:

@@ -86,7 +86,7 @@ def test_a_probe_is_in_the_file_before_it_is_measured(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({"problem": "HTTP status 503: busy"}, "no request was answered wholly: HTTP status 503: busy"),
+        ({"problem": "HTTP status 503: busy"}, "no request got a complete answer: HTTP status 503: busy"),
         ({"usage_output_tokens": 3}, "300 of 300 answers are not what was asked for"),
     ],
 )
@@ -110,9 +110,7 @@ def test_a_search_within_an_objective_that_no_request_can_tell_ends_at_once(tmp_
     probes = search(plan, tmp_path, measure)
     last = capsys.readouterr().out.splitlines()[-1]
     assert len(probes) == 1
-    assert last.startswith(
-        "search: unknown (3/s could not be judged); it ended because nobody counted the output tokens"
-    )
+    assert last.startswith("search: unknown (3/s could not be judged); it ended because the output tokens")
     found = results(plan, [repeat(answer(0), *samples, probes=probes)])
     assert plan.config.serve.search
     assert f"search: {search_end(found[1:], plan.config.serve.search)}" == last

@@ -52,10 +52,10 @@ def test_requests_that_do_not_tell_leave_it_unknown_however_many_they_are() -> N
     found = attainment([[None] * 300])
     assert (found.verdict, found.kept_share, found.more_requests_tell) == ("unknown", None, False)
     assert found.reasons == [
-        "nobody counted the output tokens of 300 requests, so it is not known whether they kept a limit of TPOT"
+        "the output tokens of 300 requests were not counted, so it is unknown whether they kept a limit of TPOT"
     ]
     (reason,) = attainment([[None], [0.1] * 300]).reasons
-    assert reason.startswith("nobody counted the output tokens of 1 of 301 requests,")
+    assert reason.startswith("the output tokens of 1 of 301 requests were not counted,")
     assert attainment([[0.1] * 60]).more_requests_tell
 
 
@@ -65,9 +65,9 @@ def test_an_objective_that_would_be_missed_with_all_that_do_not_tell_is_missed()
 
 def test_few_requests_tell_nothing_and_say_why() -> None:
     assert attainment([]).verdict == "unknown"
-    assert attainment([[0.1] * 60]).reasons == ["100.0% of 60 requests kept the objective: it takes 100 to tell"]
+    assert attainment([[0.1] * 60]).reasons == ["100.0% of 60 requests kept the objective: 100 are needed to decide"]
     assert attainment([[0.1] * 60, [0.1] * 60]).reasons == [
-        "100.0% of 120 requests kept the objective: it takes 100 in each repeat to tell"
+        "100.0% of 120 requests kept the objective: 100 in each repeat are needed to decide"
     ]
     assert attainment([[0.1] * 100, [0.1] * 100]).verdict == "kept"
     assert attainment([[0.1] * 120], share=0.99).verdict == "unknown"

@@ -50,7 +50,7 @@ def test_an_unknown_rate_is_tried_once_more_and_then_passed_on_both_sides() -> N
     assert end.saturation.low_per_s is not None
     assert end.saturation.high_per_s is not None
     assert end.saturation.low_per_s <= 3.5 < 4.5 <= end.saturation.high_per_s
-    assert "could not be judged: more requests a point are needed" in end.reason
+    assert "could not be judged: more requests per point are needed" in end.reason
 
 
 def test_nothing_but_unknown_rates_ends_the_search() -> None:
@@ -58,7 +58,7 @@ def test_nothing_but_unknown_rates_ends_the_search() -> None:
     assert rates == [1, 1, 0.5, 0.5, 0.25, 0.25, 0.125, 0.125]
     assert (str(end.saturation)[:7], end.reason) == (
         "unknown",
-        "4 rates could not be judged: more requests a point are needed",
+        "4 rates could not be judged: more requests per point are needed",
     )
 
 
@@ -80,7 +80,7 @@ def test_answers_that_go_on_contradicting_each_other_are_an_end_that_says_so() -
     answers: list[RateAnswer] = [(1.0, True)] + 3 * [(2.0, False), (4.0, True)]
     stuck = RateSearch(most_probes=20).step(answers)
     assert isinstance(stuck, Found)
-    assert stuck.reason == "answers contradict each other, though they were tried again"
+    assert stuck.reason == "verdicts contradict each other even after retries"
     assert stuck.saturation.contrary_per_s == [4.0]
 
 

@@ -61,8 +61,8 @@ def test_an_answer_of_a_third_of_the_load_leaves_it_unknown() -> None:
     found = saturation([Load(calm.due_s, [40.0 if place == 50 else 0.25 for place in range(100)])])
     assert found.verdict == "unknown"
     assert found.reasons == [
-        "the longest answer took 40.0 s, and the requests came within 99.0 s, too soon to see how often there are "
-        "such; about 140 requests would settle it at this rate"
+        "the longest answer took 40.0 s, and the requests came within 99.0 s, "
+        "too short a time to see how often this happens; about 140 requests would settle it at this rate"
     ]
 
 

@@ -33,7 +33,7 @@ def test_every_load_of_every_run_has_a_line(tmp_path: Path) -> None:
     assert found["requests/s"] == ("0.667", "1.00", "0.667", "-")
     pair = "1,000\u00a0/\u00a01,000"
     assert found["TTFT, ms p50 / p99"] == (pair, pair, pair, "")
-    assert "not measured: no request was answered wholly: gone" in table.legend
+    assert "not measured: no request got a complete answer: gone" in table.legend
 
 
 def test_what_differs_between_runs_is_said_with_its_name(tmp_path: Path) -> None:

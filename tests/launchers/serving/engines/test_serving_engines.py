@@ -144,7 +144,7 @@ def test_requests_ask_for_every_adapter_in_turn() -> None:
 @pytest.mark.parametrize(
     ("name", "served", "reason"),
     [
-        ("transformers", replace(SERVED, stages=2), "no pipeline parallelism here: set parallelism.pp=1"),
+        ("transformers", replace(SERVED, stages=2), "not support pipeline parallelism here: set parallelism.pp=1"),
         ("transformers", replace(SERVED, replicas=2), "no replicas behind one address here: set parallelism.dp=1"),
         ("llama_cpp", replace(SERVED, adapters=ServedAdapters(number=2)), "serves no adapters here"),
         ("transformers", replace(GPU, devices=2), "from one device"),
@@ -267,7 +267,7 @@ def test_an_engine_is_profiled_by_routes_or_is_skipped(name: str) -> None:
 def test_a_server_that_runs_already_is_not_profiled() -> None:
     reason = engine("vllm").unsupported(replace(SERVED, profile=True, is_running=True))
     assert reason == (
-        "serve.profile=true: a server that runs already has no profiler that is known here; transformers, vllm and "
+        "serve.profile=true: llmexp knows no profiler of a server that runs already; transformers, vllm and "
         "sglang have one"
     )
 

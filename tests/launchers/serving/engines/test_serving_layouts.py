@@ -47,7 +47,7 @@ def test_what_has_no_four_bit_folder_says_why(served: ServingSpec, why: str) -> 
 def test_an_engine_without_the_format_names_those_that_have_it() -> None:
     reason = transformers.ENGINE.unsupported(with_knobs(GPU, quantization="awq"))
     assert reason == (
-        "engine=transformers reads no weights in that format: "
+        "engine=transformers cannot read weights in that format: "
         "engine.options.quantization=awq is for vllm, sglang and tgi"
     )
 
