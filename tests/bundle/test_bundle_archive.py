@@ -95,7 +95,7 @@ def test_large_and_many_members_are_refused(tmp_path: Path, monkeypatch: pytest.
 def test_what_is_no_archive_is_said(tmp_path: Path) -> None:
     for name in ("a.zip", "a.tar.gz"):
         (tmp_path / name).write_bytes(b"\x1f\x8b and no more")
-        with pytest.raises(ConfigError, match=f"{name} is no bundle"):
+        with pytest.raises(ConfigError, match=f"{name} is not a readable bundle"):
             unpack(tmp_path / name, tmp_path / "into")
 
 

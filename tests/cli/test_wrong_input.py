@@ -168,7 +168,7 @@ WRONG_WORDS = {
     ],
     "optimizer.factored=true": [
         "optimizer.factored=true belongs to optimizers with optimizer.target, and optimizer=adamw",
-        "as optimizer=sgd is",
+        "such as optimizer=sgd",
     ],
     "optimizer=sgd optimizer.eps=1e-8": [
         "belongs to AdamW, and optimizer.target=torch.optim.SGD is another class: put it into optimizer.options"

@@ -43,7 +43,7 @@ WRONG = {
     "method=F": ["method belongs to task=pretrain or task=finetune: add that, or leave method out"],
     "+method=F+R": ["method belongs to task=pretrain or task=finetune"],
     "model=hf model.path=a/b": ["task=serve takes a folder's own weights (model=a/b)", "such as model=7b"],
-    "model=a/b": ["model.path=a/b: task=serve takes a folder here", "hf download a/b --local-dir"],
+    "model=a/b": ["model.path=a/b: task=serve needs a local folder", "hf download a/b --local-dir"],
     "serve.texts.path=missing/a.jsonl": ["model=tiny is random and has no tokenizer for texts", "or =bytes"],
     "serve.texts.path=./a.jsonl serve.texts.tokenizer=bytes": ["serve.texts.path=./a.jsonl: no such file"],
     "serve.texts.path=a.jsonl serve.turns=2": ["serve.texts=a.jsonl and serve.turns", "leave one of them out"],

@@ -92,7 +92,7 @@ def test_later_repeats_start_from_nothing(progress, take_steps, tmp_path):
         ),
         (
             {"line": None, "callback": True},
-            "needs a transformers Trainer, and none trained in the processes that llmexp started",
+            "adapter=None needs a transformers Trainer, and none trained in the processes that llmexp started",
         ),
         (None, None),
     ],

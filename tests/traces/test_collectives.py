@@ -48,5 +48,5 @@ def test_a_damaged_rank_is_named_and_the_others_count(another, tmp_path: Path) -
     assert found
     assert [rank.source for rank in found.ranks] == ["rank0.json"]
     assert found.peaks.flops_per_s == {"bf16": 1e12}
-    assert "rank1.json is no trace" in found.remark
+    assert "rank1.json is not a trace" in found.remark
     assert "2 of 4 ranks were traced" in found.remark

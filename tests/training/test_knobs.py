@@ -25,8 +25,8 @@ def plan(*words: str) -> TrainingPlan:
     ("words", "reason"),
     [
         ([OFFLOAD, "engine=megatron"], "set engine=deepspeed or engine=torch"),
-        ([OFFLOAD, "engine=deepspeed", "method=Z3"], "take Z2, or leave Z out"),
-        ([OFFLOAD, "engine=torch", "method=Z2"], "take Z1, or leave Z out"),
+        ([OFFLOAD, "engine=deepspeed", "method=Z3"], "use Z2, or leave Z out"),
+        ([OFFLOAD, "engine=torch", "method=Z2"], "use Z1, or leave Z out"),
         ([OFFLOAD, "engine=torch", "method=C"], "leave C out"),
         ([OFFLOAD, "engine=torch", "parallelism.pp=2", "batch.accumulation=2"], "set parallelism.pp=1"),
         ([OFFLOAD, "engine=deepspeed", "parallelism.cp=2"], "set parallelism.cp=1"),

@@ -102,7 +102,7 @@ def test_on_cpu_a_search_has_a_limit_and_a_gpu_its_own_memory(tiny_plan):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"hardware__nodes": 2}, "searches on one machine, and hardware.nodes=2: name the batches"),
+        ({"hardware__nodes": 2}, "searches on one machine, and hardware.nodes=2: list the batches"),
         (
             {"engine": {"name": "script", "launcher": "spawn", "options": {"command": "train.py"}}},
             "engine=script runs your program: list its batches",

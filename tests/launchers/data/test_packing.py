@@ -128,7 +128,7 @@ def test_a_model_that_hands_no_bounds_on_is_refused() -> None:
         ("method=L+C", "C compiles for one shape"),
         ("method=P", "P comes before a sequence"),
         ("parallelism.cp=2", "whole models, not cp=2"),
-        ("engine=torch parallelism.pp=2 batch.accumulation=2", "whole models, not of pp=2"),
+        ("engine=torch parallelism.pp=2 batch.accumulation=2", "whole models, not pp=2"),
         ("engine=megatron", "attention within records"),
     ],
 )

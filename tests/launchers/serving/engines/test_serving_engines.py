@@ -146,7 +146,7 @@ def test_requests_ask_for_every_adapter_in_turn() -> None:
     [
         ("transformers", replace(SERVED, stages=2), "not support pipeline parallelism here: set parallelism.pp=1"),
         ("transformers", replace(SERVED, replicas=2), "no replicas behind one address here: set parallelism.dp=1"),
-        ("llama_cpp", replace(SERVED, adapters=ServedAdapters(number=2)), "serves no adapters here"),
+        ("llama_cpp", replace(SERVED, adapters=ServedAdapters(number=2)), "not support adapters here"),
         ("transformers", replace(GPU, devices=2), "from one device"),
         ("llama_cpp", replace(SERVED, devices=2), "from one device"),
         ("llama_cpp", replace(SERVED, model=MIXTURE), "only Llama models"),
@@ -261,7 +261,7 @@ def test_an_engine_is_profiled_by_routes_or_is_skipped(name: str) -> None:
         assert "{trace}" in " ".join([*plan.command.argv, *map(str, plan.profiler.start_body.values())])
         assert engine(name).server(replace(asked, profile=False)).profiler is None
     else:
-        assert f"serve.profile=true: engine={name} has no profiler" in str(reason)
+        assert f"serve.profile=true: llmexp knows no profiler of engine={name}" in str(reason)
 
 
 def test_a_server_that_runs_already_is_not_profiled() -> None:
