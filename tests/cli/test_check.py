@@ -49,7 +49,7 @@ def test_the_defaults_are_valid_and_frozen(container):
             "optimizer",
             "options",
             {"k": 5},
-            "optimizer.options={k:5} is of optimizers with optimizer.target, and optimizer=adamw, which sets no",
+            "optimizer.options={k:5} belongs to optimizers with optimizer.target, and optimizer=adamw, which sets no",
         ),
         ("data", "seq_len", True, "data.seq_len=true: must be a whole number of at least 2"),
         ("optimizer", "betas", [0.9], "optimizer.betas=[0.9]: must be a list of 2, each a number"),
@@ -91,7 +91,7 @@ def test_the_defaults_are_valid_and_frozen(container):
             "runtime",
             "container",
             "podman",
-            "runtime.container=podman is of runtime=apptainer or runtime=docker, and runtime=here is llmexp's own",
+            "runtime.container=podman belongs to runtime=apptainer or runtime=docker, and runtime=here is llmexp's own",
         ),
         (
             "model",

@@ -158,7 +158,7 @@ def test_no_command_opens_a_sqlite_store_on_a_network(llmexp, runner, here: Path
     mounted("lustre")
     code, _, err = llmexp(command)
     assert code == 2
-    assert "lies on lustre" in err
+    assert "is on lustre" in err
     assert "llmexp sync later" in err
     assert not (here / "outputs" / "mlflow.db").exists()
 

@@ -22,7 +22,7 @@ def sweep(make_run) -> str:
         (("--figure", "x"), "x: a picture's name ends in .png, .svg, .pdf"),
         (("--figure", "x.pdf", "--style", "papr"), "invalid choice: 'papr' (choose from"),
         (("--style", "paper"), "--style paper is of --figure FILE, which is missing"),
-        (("findings", "--style", "paper"), "--style is of llmexp report without findings"),
+        (("findings", "--style", "paper"), "--style does not go with llmexp report findings"),
     ],
 )
 def test_a_wrong_word_is_answered_in_one_line_with_the_choices(words, said, sweep, llmexp) -> None:

@@ -88,11 +88,11 @@ def test_a_trace_that_was_cut_off_says_so(llmexp, tmp_path: Path) -> None:
         (["nowhere"], 2, "there is no nowhere"),
         (["diff", "a"], 2, "takes two runs or traces, not 1"),
         ([], 2, "PATH"),
-        (["text.json"], 1, "text.json is no trace"),
+        (["text.json"], 1, "text.json is not a trace"),
         (["empty"], 2, "no runs in empty"),
         (["nowhere", "--timeline", "a.png"], 2, "there is no nowhere"),
         (["empty", "text.json", "--timeline", "a.png"], 2, "--timeline draws one run or trace, not 2"),
-        (["text.json", "--timeline", "a.png"], 1, "text.json is no trace"),
+        (["text.json", "--timeline", "a.png"], 1, "text.json is not a trace"),
     ],
 )
 def test_what_is_no_trace_is_one_line(
