@@ -27,7 +27,7 @@ def test_naive_sets_nothing(text):
         ("F++R", r"did you mean F\+R\?"),
         ("F+R+", r"did you mean F\+R\?"),
         ("R+lora", "write L, with task=finetune"),
-        ("Naive+F", "stands alone"),
+        ("Naive+F", "cannot be combined"),
         ("F+G", "unknown atom 'G'"),
         ("Z1+Z3", "exclude each other"),
         ("O", "O needs Z2 or Z3, as in Z2"),

@@ -73,7 +73,7 @@ def test_wrong_input_is_one_line(tmp_path: Path, two: Path, monkeypatch: pytest.
     (tmp_path / "empty").mkdir()
     for path, level, said in (
         (tmp_path / "empty", "runs", "no runs in"),
-        (tmp_path / "none", "runs", "there is no"),
+        (tmp_path / "none", "runs", "does not exist"),
         (two, "step", "did you mean steps"),
     ):
         with pytest.raises(ConfigError, match=said):
