@@ -15,7 +15,7 @@ class SharedPrefix(Section):
     """Tokens that stand before the prompt's own ones, as a system prompt does."""
 
     tokens: PositiveInt
-    number: PositiveInt = Field(1, description="number of different prefixes; each request has one")
+    number: PositiveInt = Field(1, description="number of prefixes; each request has one")
 
     def __str__(self) -> str:
         return f"{self.tokens} tokens" + (f", {self.number} of them" if self.number > 1 else "")
