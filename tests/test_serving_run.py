@@ -32,8 +32,7 @@ TWO_LOADS = ("serve.rate=max", "serve.concurrency=2")
 IN_THE_SECOND = "--after 11"
 LOG = r"\S*/repeat\.0/log\.server\.txt"
 ACCOUNTS = re.compile(
-    r"the run ended after (\d+) of (\d+) requests were answered, (\d+) had failed, "
-    r"(\d+) were in flight and (\d+) were not"
+    r"the run ended with (\d+) of (\d+) requests answered, (\d+) failed, (\d+) in flight and (\d+) not sent"
 )
 LONG_S = 300
 
@@ -148,11 +147,11 @@ def test_a_server_that_ends_or_hangs_is_named_with_its_last_words(
     assert result.failure
     assert "the end of " in result.failure.traceback, "the further lines of the log"
     sweep.is_accounted_for()
-    assert "not measured: the run ended after" in done.stdout
+    assert "not measured: the run ended with" in done.stdout
     if IN_THE_SECOND in fault:
         first, second = result.points
         assert first.metrics["output_tokens_per_s"]
-        assert second.problem.startswith(("the run ended when 0", "the run ended when 1", "the run ended when 2"))
+        assert second.problem.startswith(("the run ended with 0", "the run ended with 1", "the run ended with 2"))
         assert re.search(r"\n max +\d", done.stdout), "the load point that was complete"
 
 

@@ -122,11 +122,11 @@ def _accounts(point: LoadPoint, own: Sequence[RequestSample], told_all: bool) ->
     failed = [sample for sample in own if sample.problem and not sample.was_at_work]
     at_work = sum(sample.was_at_work for sample in own)
     answered, left = len(own) - len(failed) - at_work, point.samples - len(own)
-    said = f"the run ended after {answered} of {point.samples} requests were answered, {len(failed)} had failed"
+    said = f"the run ended with {answered} of {point.samples} requests answered, {len(failed)} failed"
     if told_all:
-        said += f", {at_work} were in flight and {left} were not sent yet"
+        said += f", {at_work} in flight and {left} not sent"
     elif left:
-        said += f" and {left} were in flight or not sent yet; the client could no longer say which"
+        said += f" and {left} in flight or not sent; the client could no longer say which"
     return f"{said}; the first failure: {failed[0].problem}" if failed else said
 
 

@@ -110,7 +110,7 @@ def test_a_run_that_ended_has_its_complete_loads_and_accounts_for_every_request(
     first, second = ended(tmp_path, answer(0), answer(1), answer(0, point=1), at_work, could_tell=False)
     assert first.metrics["output_tokens_per_s"]
     assert second.metrics == {}
-    words = "the run ended after 1 of 2 requests were answered, 0 had failed, 1 were in flight and 0 were not sent yet"
+    words = "the run ended with 1 of 2 requests answered, 0 failed, 1 in flight and 0 not sent"
     assert second.problem == words
 
 

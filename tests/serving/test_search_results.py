@@ -69,7 +69,7 @@ def test_a_search_that_was_killed_has_its_probes(tmp_path: Path) -> None:
     found = SERVE.points_until_now(PLAN, tmp_path)
     assert [point.params.get("rate_per_s") for point in found] == ["max", 1.0, 2.0]
     assert found[1].verdicts["load"].answer == "kept_up"
-    assert found[2].problem.startswith("the run ended after 7 of 60 requests were answered, 0 had failed and 53 were")
+    assert found[2].problem.startswith("the run ended with 7 of 60 requests answered, 0 failed and 53 in")
     assert PLAN.config.serve.search
     assert search_end(found[1:], PLAN.config.serve.search) == f"ended after probe 2: {found[2].problem}"
 

@@ -297,7 +297,7 @@ def test_what_sbatch_refuses_is_one_line(word, said, shell):
 def test_gpus_are_asked_for_and_given(shell):
     words = ["hardware=h100", "parallelism.dp=2", "hydra.launcher.cpus_per_task=1"]
     done = shell.sweep("well", *words)
-    assert "hardware=h100 is not this node's" in shell.result("well").reason, done.stderr
+    assert "hardware=h100 does not match this node" in shell.result("well").reason, done.stderr
     script = next((shell.folder / "outputs" / "main" / "slurm").glob("*/*_submission.sh"))
     assert "--gpus-per-node=2" in script.read_text()
 
