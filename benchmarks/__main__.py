@@ -20,6 +20,7 @@ from rich.table import Table
 from benchmarks.bare import STEPS
 from benchmarks.commands import first_step, questions, sweeps
 from benchmarks.figure import Figure
+from benchmarks.live import following
 from benchmarks.paths import paths
 from benchmarks.scale import scale
 from benchmarks.serving import serving
@@ -38,6 +39,7 @@ def figures(folder: Path) -> Iterator[Figure]:
     yield from questions(folder, times=10)
     yield first_step(folder, times=5)
     yield from sweeps(folder, times=5)
+    yield following(folder / "live", times=3)
     for engine in STEPS:
         yield worker_step(folder, engine, rounds=40)
     yield worker_step(folder, "deepspeed", rounds=40, method="L")

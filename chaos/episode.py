@@ -95,7 +95,7 @@ class Episode:
         """Start one more driver of the same sweep, at the usual place or at another."""
         words = [*self.runs, *self.further_words, f"sweep.outputs={self.surroundings.outputs}"]
         words += [f"sweep.name={self.name}", f"tracking.experiment={self.name}", "tracking.timeout_s=5"]
-        words += [f"tracking.uri={self.tracker[1].uri}"] if self.tracker else []
+        words += [f"tracking.uri={self.tracker[1].uri}", "tracking.live=true"] if self.tracker else []
         log = self.surroundings.scratch / f"{self.name}.driver.{len(self.drivers)}.txt"
         self.drivers.append(
             Driver(self.surroundings, [*words, *self._rerun()], log, self.place if place is None else place)
