@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import sys
 import time
@@ -70,8 +71,8 @@ class Following:
         return self._folder.state() in GOES_ON and bool(self._folder.repeats())
 
 
-def follow(send: Callable[[], bool], goes_on: Callable[[], bool], name: str) -> None:
-    """Send again and again; the first time that it fails, one line says so.
+def follow(send: Callable[[], bool], goes_on: Callable[[], bool], name: str, pause: Callable[[float], bool]) -> None:
+    """Send again and again, until a pause is told to end; the first time that sending fails, one line says so.
 
     Pauses grow with failures and with work, that of the first batch apart, which has to import MLflow.
     """
@@ -87,19 +88,32 @@ def follow(send: Callable[[], bool], goes_on: Callable[[], bool], name: str) -> 
             if not has_said:
                 _say(f"llmexp: {name} is not seen in MLflow while it goes on: {error}; it is copied when it ends")
             has_said = True
-        time.sleep(max(pause_s, spent_s / LARGEST_CPU_SHARE))
+        if pause(max(pause_s, spent_s / LARGEST_CPU_SHARE)):
+            return
 
 
 def main() -> int:
     """Follow the run until the driver ends this process, or is gone itself."""
     die_with_parent()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    pause = _ended_by(signal.SIGTERM)
     os.nice(NICENESS)
     parent, told = os.getppid(), json.load(sys.stdin)
     folder = RunFolder(Path(told["folder"]))
     following = Following(folder, TrackingConfig.model_validate(told["tracking"]))
-    follow(following.send, lambda: os.getppid() == parent, folder.path.name)
+    follow(following.send, lambda: os.getppid() == parent, folder.path.name, pause)
     return 0
+
+
+def _ended_by(number: signal.Signals) -> Callable[[float], bool]:
+    """Return a pause of some seconds that a signal ends, also one that came before; it says whether one did.
+
+    A handler that raised an error would do so in the middle of whatever runs, where it may be lost.
+    """
+    told, tell = os.pipe()
+    os.set_blocking(tell, False)
+    signal.set_wakeup_fd(tell)
+    signal.signal(number, lambda *_: None)
+    return lambda seconds: bool(select.select([told], [], [], seconds)[0])
 
 
 def _say(text: str) -> None:

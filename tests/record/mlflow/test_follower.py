@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
+from patience import HANG_S
 
 from llmexp.errors import RecordError
 from llmexp.record.mlflow import follower
 
 
-@pytest.fixture
-def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    found: list[float] = []
-    monkeypatch.setattr(time, "sleep", found.append)
-    return found
+def follow(send: Callable[[], bool], times: int) -> list[float]:
+    """Follow so many times, and return the pauses."""
+    left, pauses = iter(range(times)), []
+    follower.follow(send, lambda: next(left, None) is not None, "tiny_Naive_1", lambda seconds: pauses.append(seconds))
+    return pauses
 
 
-def follow(send: Callable[[], bool], times: int) -> None:
-    left: Iterator[int] = iter(range(times))
-    follower.follow(send, lambda: next(left, None) is not None, "tiny_Naive_1")
-
-
-def test_a_failure_is_said_once_and_tried_again_ever_later_until_it_works(
-    pauses: list[float], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_failure_is_said_once_and_tried_again_ever_later_until_it_works(capsys: pytest.CaptureFixture[str]) -> None:
     answers = iter([RecordError("down")] * 7 + [None, None, OSError("gone")])
 
     def send() -> bool:
@@ -33,7 +29,7 @@ def test_a_failure_is_said_once_and_tried_again_ever_later_until_it_works(
             raise error
         return True
 
-    follow(send, times=10)
+    pauses = follow(send, times=10)
     assert capsys.readouterr().err.splitlines() == [
         "llmexp: tiny_Naive_1 is not seen in MLflow while it goes on: down; it is copied when it ends"
     ]
@@ -43,13 +39,46 @@ def test_a_failure_is_said_once_and_tried_again_ever_later_until_it_works(
     assert pauses[7:] == [every_s, every_s, 2 * every_s]
 
 
-def test_it_computes_for_a_small_share_of_the_time(pauses: list[float]) -> None:
+def test_it_computes_for_a_small_share_of_the_time() -> None:
     def send() -> bool:
         end_s = time.process_time() + 0.1
         while time.process_time() < end_s:
             pass
         return True
 
-    follow(send, times=2)
+    pauses = follow(send, times=2)
     assert pauses[0] == follower.EVERY_S, "the first batch imports MLflow"
     assert pauses[1] >= 0.1 / follower.LARGEST_CPU_SHARE
+
+
+# While a callback runs, as of a library, an error that a signal's handler raises would be printed and lost.
+SENDING = """
+import signal, sys
+from llmexp.record.mlflow import follower
+
+class Told:
+    def __del__(self):
+        print(flush=True)
+        sys.stdin.readline()
+
+def send():
+    Told()
+    return True
+
+follower.follow(send, lambda: True, "", follower._ended_by(signal.SIGTERM))
+"""
+
+
+def test_it_ends_when_it_is_told_so_at_any_moment() -> None:
+    started = subprocess.Popen(
+        [sys.executable, "-c", SENDING],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert started.stdout
+    started.stdout.readline()
+    started.terminate()
+    _, said = started.communicate("\n", timeout=HANG_S)
+    assert (started.returncode, said) == (0, "")
