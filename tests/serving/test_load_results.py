@@ -118,7 +118,7 @@ def test_a_load_with_failures_was_complete_where_the_next_one_had_begun(tmp_path
     failed = answer(1, problem="HTTP status 500: no")
     first, second = ended(tmp_path, answer(0), failed, answer(0, point=1, warmup=True))
     assert first.metrics["failed_requests"]
-    assert "0 of 2 requests were answered, 0 had failed, 0 were in flight and 2 were not sent" in second.problem
+    assert "0 of 2 requests answered, 0 failed, 0 in flight and 2 not sent" in second.problem
     first, second = ended(tmp_path, answer(0), failed)
     assert first.metrics == {}
     assert first.problem.endswith("and 0 were not sent yet; the first failure: HTTP status 500: no")
@@ -126,7 +126,7 @@ def test_a_load_with_failures_was_complete_where_the_next_one_had_begun(tmp_path
 
 def test_a_client_that_could_not_tell_leaves_open_which_requests_were_at_work(tmp_path: Path) -> None:
     first, second = ended(tmp_path, answer(0), answer(1, warmup=True), could_tell=False)
-    assert "and 1 were in flight or not sent yet; the client could no longer say which" in first.problem
+    assert "and 1 in flight or not sent; the client could no longer say which" in first.problem
     assert "0 were in flight and 2 were not sent yet" in second.problem
     first, second = results_until_now(PLAN, tmp_path / "nowhere")
     assert "and 2 were in flight or not sent yet" in first.problem
