@@ -50,7 +50,7 @@ def _cluster(clone: Path, folder: Path) -> Iterator[Figure]:
     if missing():
         return
     install = [str(_python(clone)), "-m", "pip", "install", "--quiet", "-e", ".[train,slurm]", "-c", "constraints.txt"]
-    yield _step("cluster: pip install '.[train,slurm]'", install, clone)
+    yield _step("cluster: pip install, for SLURM too", install, clone)
     root = Path(tempfile.mkdtemp(prefix="llmexp-slurm-"))  # a socket's path must be short
     try:
         with Cluster(root) as running:
