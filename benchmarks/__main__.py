@@ -1,4 +1,4 @@
-"""`python -m benchmarks [paths|scale|serving|traces|trust]` measures the program's own cost, or its verdicts' errors.
+"""`python -m benchmarks [paths|predict|scale|serving|traces|trust]` measures what the program costs, and how it errs.
 
 It prints the table, and exits with 1 where a limit is broken.
 """
@@ -22,6 +22,7 @@ from benchmarks.commands import first_step, questions, sweeps
 from benchmarks.figure import Figure
 from benchmarks.live import following
 from benchmarks.paths import paths
+from benchmarks.prediction.suite import predict
 from benchmarks.scale import scale
 from benchmarks.serving import serving
 from benchmarks.serving_rivals import serving_rivals
@@ -63,6 +64,7 @@ def main() -> int:
     suites: dict[str, Callable[[Path], Iterator[Figure]]] = {
         "cost": figures,
         "paths": paths,
+        "predict": predict,
         "scale": scale,
         "serving": serving,
         "traces": traces,
@@ -70,8 +72,8 @@ def main() -> int:
     }
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     told = (
-        "cost: of one run and one command; paths: from nothing to the first answer; scale: of thousands; serving: of "
-        "the load client; traces: of reading one; trust: errors of verdicts"
+        "cost: of one run and one command; paths: from nothing to the first answer; predict: errors of predictions; "
+        "scale: of thousands; serving: of the load client; traces: of reading one; trust: errors of verdicts"
     )
     parser.add_argument("suite", nargs="?", choices=suites, default="cost", help=told)
     parser.add_argument(

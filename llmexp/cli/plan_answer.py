@@ -24,7 +24,8 @@ def answer(cost: Cost) -> dict[str, str]:
     """Return the first lines of a plan, by label; an empty line has nothing to say."""
     plan, skip = cost.plan, certain_skip(cost.plan)
     fits = "" if is_moot(plan, skip) else _fits(plan)
-    return {"fits": fits, "speed": _speed(cost), "skipped": short_reason(skip)}
+    predicted = "" if skip else _predicted(cost)
+    return {"fits": fits, "speed": _speed(cost), "predicted": predicted, "skipped": short_reason(skip)}
 
 
 def is_moot(plan: RunPlan, skip: Skip | None) -> bool:
@@ -42,11 +43,28 @@ def short_reason(skip: Skip | None) -> str:
 
 def budget_cost(cost: Cost, budget: TrainingBudget) -> TrainingCost | None:
     """Return what a training budget takes at the expected speed of each device; None where that is not known."""
-    plan, speed = cost.plan, cost.speed
-    if budget.kind == EPOCHS or speed is None:
+    plan, rate = cost.plan, expected_rate(cost)
+    if budget.kind == EPOCHS or rate is None:
         return None
     price = plan.config.hardware.price_per_device_hour_usd
-    return TrainingCost(budget.amount / (speed.per_device * plan.devices), plan.devices, price)
+    return TrainingCost(budget.amount / rate, plan.devices, price)
+
+
+def expected_rate(cost: Cost) -> float | None:
+    """Return the rate of all devices: that of such a run, else the predicted one, else that of another batch."""
+    speed, predicted = cost.speed, cost.predicted
+    if predicted and (speed is None or speed.elsewhere):
+        return predicted.rate
+    return speed.per_device * cost.plan.devices if speed else None
+
+
+def of_device(cost: Cost) -> tuple[str, str, str]:
+    """Return the predicted tokens/s of one device and the ends of its 90 % interval; empty where there is none."""
+    predicted, devices = cost.predicted, cost.plan.devices
+    if predicted is None:
+        return "", "", ""
+    rates = (predicted.rate, predicted.low, predicted.high)
+    return tuple(rounded(rate / devices) for rate in rates)  # type: ignore[return-value]
 
 
 def check_budget(plans: Sequence[RunPlan], budget: TrainingBudget) -> None:
@@ -87,10 +105,20 @@ def _fits(plan: RunPlan) -> str:
 
 def _speed(cost: Cost) -> str:
     speed, plan = cost.speed, cost.plan
-    if speed is None:
+    if speed is None or (speed.elsewhere and cost.predicted):
         return ""
     device = "rank" if plan.config.hardware.device == "cpu" else "GPU"
     return f"about {rounded(speed.per_device)} {plan.rate_unit} a {device}, by {speed.by}"
+
+
+def _predicted(cost: Cost) -> str:
+    rate, low, high = of_device(cost)
+    if cost.predicted is None:
+        return ""
+    found = cost.predicted
+    return (
+        f"{rate} {cost.plan.rate_unit} a GPU ({low} to {high} in 9 of 10), by {found.source}; most time: {found.most}"
+    )
 
 
 def _gib(size: int) -> str:

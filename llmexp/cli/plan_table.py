@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from llmexp.cli.plan_answer import budget_cost, fit_of_plan, is_moot, short_reason
+from llmexp.cli.plan_answer import budget_cost, fit_of_plan, is_moot, of_device, short_reason
 from llmexp.launch.preflight import certain_skip
 from llmexp.record.digits import GIB, rounded
 from llmexp.record.duration import duration
@@ -14,6 +14,7 @@ from llmexp.sweep.cost import Cost, Speed
 # Lines stay below this many characters; only reasons, which have lines of their own, may be longer.
 WIDTH = 100
 GAP = "  "
+PREDICTED = "predicted"
 
 
 def plan_table(costs: Sequence[Cost], budget: TrainingBudget | None = None) -> str:
@@ -22,7 +23,8 @@ def plan_table(costs: Sequence[Cost], budget: TrainingBudget | None = None) -> s
     A training budget adds its time and its money.
     """
     notes: list[str] = []
-    headers = ["#", *costs[0].plan.name_fields, "", "fits", "state", "+ rest", "of GiB", _rate(costs), "time"]
+    headers = ["#", *costs[0].plan.name_fields, "", "fits", "state", "+ rest", "of GiB", _rate(costs)]
+    headers += [PREDICTED, "time"]
     headers += [f"{budget.words}" if budget else "", "USD", "note"]
     rows = [[str(number), *_cells(cost, notes, budget)] for number, cost in enumerate(costs, 1)]
     kept = [place for place, header in enumerate(headers) if header in _STAYING or any(row[place] for row in rows)]
@@ -36,16 +38,17 @@ _STAYING = ("#", "fits")
 def _cells(cost: Cost, notes: list[str], budget: TrainingBudget | None) -> list[str]:
     plan, fit, skip = cost.plan, fit_of_plan(cost.plan), certain_skip(cost.plan)
     own = own_speed(cost)
-    taken = budget_cost(cost, budget) if budget and own else None
+    taken = budget_cost(cost, budget) if budget and (own or cost.predicted) else None
     asked = [duration(taken.time_s), "" if taken.usd is None else rounded(taken.usd)] if taken else ["", ""]
     sizes = [f"{size / GIB:.1f}" for size in (fit.state, fit.rest, fit.capacity)] if fit else ["", "", ""]
     speed = rounded(own.per_device) if own else ""
     held = f"{cost.sign}{duration(cost.held_s)}" if cost.held_s else "none" if cost.held_s == 0 else "?"
+    predicted = "" if skip else of_device(cost)[0]
     verdict: str = fit.verdict if fit else "?"
     if is_moot(plan, skip):
         verdict, sizes = "-", ["", "", ""]
     mark = _mark(short_reason(skip), notes)
-    return [*plan.name_fields.values(), plan.label, verdict, *sizes, speed, held, *asked, mark]
+    return [*plan.name_fields.values(), plan.label, verdict, *sizes, speed, predicted, held, *asked, mark]
 
 
 def own_speed(cost: Cost) -> Speed | None:
@@ -71,7 +74,16 @@ def _legend(costs: Sequence[Cost]) -> list[str]:
         "",
         *told,
         *([f"{costs[0].plan.rate_unit} of a device: by {'; by '.join(by)}"] if by else []),
+        *_bases(costs),
     ]
+
+
+def _bases(costs: Sequence[Cost]) -> Iterator[str]:
+    """Yield what predictions go by, and how far off nine of ten such predictions were at most."""
+    shown = [cost.predicted for cost in costs if cost.predicted and not certain_skip(cost.plan)]
+    for source, interval in dict.fromkeys((one.source, one.interval) for one in shown):
+        ends = f"{interval.low:.2f} to {interval.high:.2f} times that in 9 of 10 runs"
+        yield f"{PREDICTED}: {costs[0].plan.rate_unit} of a device by {source}, {ends}; docs/prediction.md"
 
 
 def _rate(costs: Sequence[Cost]) -> str:

@@ -1,8 +1,8 @@
 """The expected cost of a sweep before it starts.
 
 It comes from earlier runs in the outputs folder, else from published rates, else from the rates at which requests
-are sent or the limits of a microbenchmark's points, else from a pilot, else from the devices' peak FLOP/s, which the
-run cannot exceed; otherwise it is unknown.
+are sent or the limits of a microbenchmark's points, else from a pilot, else from a prediction, else from the devices'
+peak FLOP/s, which the run cannot exceed; otherwise it is unknown.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunStatus
 from llmexp.registry import get_task, published_rate, published_speed, references
 from llmexp.sweep.resume import why_again
+from llmexp.tasks.prediction import Prediction
 
 # The time that an earlier run held its devices is evidence only where the run ended by itself.
 _TELLING = (RunStatus.SUCCESS, RunStatus.OOM, RunStatus.TIMEOUT)
@@ -38,6 +39,7 @@ _GUESSES = {
     "flops": "{} as if at the FLOP/s of these steps",
     "rates": "{} by their request rates, start-up left out",
     "limits": "{} by the limits of their points, start-up left out",
+    "predicted": "{} by prediction, start-up left out",
     "peak": "{} by their FLOPs at the devices' peak",
     "unknown": "{} unknown",
 }
@@ -46,7 +48,7 @@ _AT_LEAST = {"flops", "rates", "peak"}
 # Points of quick calls end long before their limits; a pilot's load has a begin and an end like a longer one's.
 _AT_MOST = {"limits", "requests"}
 # Sources that a pilot replaces.
-UNMEASURED = {"unknown", "peak"}
+UNMEASURED = {"unknown", "peak", "predicted"}
 # Less than this at the devices' peak would say nothing of a run whose processes take longer to start.
 LEAST_S = 60.0
 
@@ -72,6 +74,7 @@ class Cost:
     held_s: float | None
     source: str
     speed: Speed | None = None
+    predicted: Prediction | None = None
 
     @property
     def device_hours(self) -> float | None:
@@ -108,10 +111,7 @@ class _History:
 def costs_of(plans: Sequence[RunPlan], folders: Sequence[RunFolder]) -> list[Cost]:
     """Return the cost of each plan; `folders` gives each plan's folder in the same order."""
     history = _read_history(Path(plans[0].config.sweep.outputs))
-    return [
-        Cost(plan, *_held_s(plan, folder, history), _speed(plan, history))
-        for plan, folder in zip(plans, folders, strict=True)
-    ]
+    return [_cost(plan, folder, history) for plan, folder in zip(plans, folders, strict=True)]
 
 
 def cost_line(costs: Sequence[Cost]) -> str:
@@ -193,7 +193,14 @@ def _read_history(outputs: Path) -> _History:
     return history
 
 
-def _held_s(plan: RunPlan, folder: RunFolder, history: _History) -> tuple[float | None, str]:
+def _cost(plan: RunPlan, folder: RunFolder, history: _History) -> Cost:
+    predicted = get_task(plan.config.task.name).predict(plan)
+    return Cost(plan, *_held_s(plan, folder, history, predicted), _speed(plan, history), predicted)
+
+
+def _held_s(
+    plan: RunPlan, folder: RunFolder, history: _History, predicted: Prediction | None
+) -> tuple[float | None, str]:
     if certain_skip(plan) or _is_kept(plan, folder):
         return 0.0, "nothing"
     if plan.id in history.held_s:
@@ -207,6 +214,8 @@ def _held_s(plan: RunPlan, folder: RunFolder, history: _History) -> tuple[float 
     for each_s, source in ((plan.load_s, "rates"), (plan.limit_s, "limits")):
         if each_s:
             return plan.config.measure.repeats * each_s, source
+    if predicted and not get_task(plan.config.task.name).may_end_early(plan):
+        return work_of(plan) / predicted.rate, "predicted"
     at_least_s = _at_peak_s(plan)
     return (at_least_s, "peak") if at_least_s >= LEAST_S else (None, "unknown")
 

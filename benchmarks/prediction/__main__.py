@@ -1,0 +1,40 @@
+"""`python -m benchmarks.prediction` fits the constants anew and writes them, the page's table and its picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from benchmarks.prediction.judge import Judge
+from benchmarks.prediction.page import picture, tables
+from benchmarks.prediction.suite import intervals
+from llmexp.training.predict import rates
+
+CONSTANTS = Path(rates.__file__).with_name("constants.yaml")
+TABLES, PICTURE = Path("docs/results/prediction.md"), Path("docs/pictures/prediction.png")
+_HEAD = """\
+# Written by `python -m benchmarks.prediction`; llmexp/training/predict/rates.py says what each number is.
+# hardware, shared: fitted to the tokens/s of arXiv 2311.03687v2, tables III, IV and IX, and docs/results/h200.
+# carried: shares of the data sheets' peaks and half lengths, from the median latencies of products (m of 1 to 8192,
+#   n and k from 4096) and of causal attention (256 to 16384 positions) that NVIDIA's aiconfigurator has (Apache-2.0,
+#   Copyright NVIDIA CORPORATION & AFFILIATES, commit 095f58a51, systems/data). links: from its collectives by NCCL.
+# typical: the geometric mean of the fitted machines, products_share, half_rows and attention apart.
+# intervals: the ends of 90 % intervals of tokens/s as shares of the prediction, and the runs that they come from.
+"""
+
+
+def main() -> None:
+    """Fit, judge and write."""
+    judge = Judge()
+    known = judge.known
+    known["intervals"] = intervals(judge)
+    CONSTANTS.write_text(_HEAD + yaml.safe_dump(known, sort_keys=False, width=1000), encoding="utf-8")
+    judged = list(judge.all_runs())
+    TABLES.write_text(tables(judge, judged), encoding="utf-8")
+    picture(judged, PICTURE)
+    print(f"written: {CONSTANTS.name}, {TABLES}, {PICTURE}")
+
+
+if __name__ == "__main__":
+    main()

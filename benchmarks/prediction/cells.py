@@ -1,0 +1,109 @@
+"""The runs that predictions are fitted to and judged on: the paper's cells with a speed, and this project's own."""
+
+from __future__ import annotations
+
+import csv
+import shlex
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from llmexp.cli.arguments import run_parser
+from llmexp.cli.words import jobs_of
+from llmexp.method import Method
+from llmexp.paper.printed import PaperCell, paper_cells
+from llmexp.training.plan.training_plan import TrainingPlan
+from llmexp.training.predict import unpredicted
+
+RESULTS = Path("docs/results")
+_PROGRAM = ("python", "-m", "llmexp")
+# Cells of table IV that contradict others without a note: their step is 5 to 7 times that of batch 1, or half of it.
+_CONTRADICTING = {("7B", "F+Z3+O"), ("13B", "F+Z3+O"), ("13B", "F+R+Z3+O"), ("13B", "R+Z3+O")}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A run whose speed is known: its plan, its place, and the seconds of a step that were measured."""
+
+    table: str
+    plan: TrainingPlan
+    step_s: float
+    odd: bool = False
+
+    @property
+    def hardware(self) -> str:
+        """The name of its hardware."""
+        return self.plan.config.hardware.name
+
+    @property
+    def method(self) -> frozenset[str]:
+        """Its atoms, in whatever order they were printed."""
+        return frozenset(self.plan.atom_codes)
+
+    @property
+    def task(self) -> str:
+        """The name of its task."""
+        return self.plan.config.task.name
+
+    @property
+    def offloads(self) -> bool:
+        """Tell whether the host updates parameters."""
+        return self.plan.techniques.offload_optimizer
+
+    def __str__(self) -> str:
+        config = self.plan.config
+        return f"{self.table} {config.model.name} {self.plan.method} {self.hardware} batch {self.plan.batch.micro}"
+
+
+def printed_cells() -> list[Cell]:
+    """Return all cells of tables III, IV and IX that have a speed."""
+    by_plan: dict[tuple[str, str, str], list[PaperCell]] = defaultdict(list)
+    for table in ("III", "IV", "IX"):
+        for cell in paper_cells(table):
+            if not cell.oom:
+                by_plan[cell.task, cell.model.lower(), cell.hardware].append(cell)
+    return [made for key, cells in by_plan.items() for made in _planned(*key, cells)]
+
+
+def own_cells() -> list[Cell]:
+    """Return the pre-training and fine-tuning of one card that docs/results has, of engines that are predicted."""
+    found = []
+    for path in sorted(RESULTS.glob("*/*.csv")):
+        for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
+            made = _own(path, row) if row.get("step_time_s") else None
+            if made and not unpredicted(made.plan):
+                found.append(made)
+    return found
+
+
+def _planned(task: str, model: str, hardware: str, cells: Iterable[PaperCell]) -> Iterator[Cell]:
+    words = [f"task={task}", f"model={model}", f"hardware={hardware}", "precision=bf16_pure", "data=synthetic"]
+    names = dict.fromkeys(cell.method for cell in cells)
+    plans = _plans([*words, "measure=paper", "optimizer=adamw_cpuadam", "batch.micro=1", f"method={','.join(names)}"])
+    by_atoms = {frozenset(plan.atom_codes): plan for plan in plans}
+    for cell in cells:
+        plan = by_atoms[frozenset(Method.parse(cell.method, task).codes)]
+        batch = plan.dims.batch(cell.batch_micro, 1)
+        settled = plan.model_copy(update={"batch": batch})
+        step_s = settled.amount / (cell.tokens_per_s or 1.0)
+        yield Cell(cell.table, settled, step_s, _is_odd(cell))
+
+
+def _is_odd(cell: PaperCell) -> bool:
+    """Tell whether the printed speed is probably wrong, by its note or because it contradicts other cells."""
+    contradicts = cell.table == "IV" and cell.hardware != "a800" and (cell.model, cell.method) in _CONTRADICTING
+    return contradicts or (cell.doubtful and not cell.is_about_memory)
+
+
+def _own(path: Path, row: dict[str, str]) -> Cell:
+    """Plan a row of a table of results by the command that it names."""
+    words = shlex.split(row["command"])[len(_PROGRAM) :]
+    named = any(word.startswith("hardware=") for word in words)
+    (plan,) = _plans([word for word in words if word != "-m"] + [f"hardware={row['hardware']}"] * (not named))
+    return Cell(f"{path.parent.name}/{path.stem}", plan, float(row["step_time_s"]))
+
+
+def _plans(words: list[str]) -> list[TrainingPlan]:
+    plans = [job.plan for job in jobs_of(run_parser().parse_intermixed_args(words))]
+    return [plan for plan in plans if isinstance(plan, TrainingPlan)]

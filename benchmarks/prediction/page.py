@@ -1,0 +1,106 @@
+"""The table and the picture of predictions beside measured runs that docs/ shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.prediction.judge import PLATFORMS, Judge, Judged
+from llmexp.record.digits import rounded
+
+_WORST = 15
+_COLORS = {
+    "a800": "#0072b2",
+    "rtx4090": "#d55e00",
+    "rtx3090_nvlink": "#009e73",
+    "rtx3090": "#cc79a7",
+    "h100": "#000000",
+}
+_HEAD = """\
+# Predictions: the evidence
+
+[Prediction](../prediction.md) says what is predicted and how. This page has how far off it was of runs that the fit did
+not see. One command fits the constants anew, and writes this page, its picture and the constants:
+
+    python -m benchmarks.prediction
+
+`python -m benchmarks predict` judges them by limits, and ends with exit code 1 where one is broken by more than chance.
+"""
+_NOTES = {
+    "one method left out": "each method predicted by the runs of all others",
+    "table IV by tables III and IX and two of its steps": "batches up to 64 predicted by runs of batch 1",
+    "a platform left out, three of its runs kept": "its data sheet, the other platforms' runs, and three of its own",
+    "a platform left out, none kept": "its data sheet and the other platforms' runs",
+    "this project's H100, never fitted": "one card, three years newer than the paper's programs",
+}
+
+
+def tables(judge: Judge, judged: Sequence[Judged]) -> str:
+    """Return the page of evidence in Markdown."""
+    odd = len(judge.odd)
+    counts = (
+        f"The runs are {len(judge.printed)} cells of the paper's tables III, IV and IX, {len(judge.card)} runs of this "
+        f"project's H200, and\n{len(judge.other_cards)} of its H100. {odd} cells of the paper are left out, because "
+        "their speed contradicts others."
+    )
+    return "\n".join([_HEAD, counts, "", *_errors(judged), "", *_by_platform(judged), "", *_worst(judged[0])]) + "\n"
+
+
+def picture(judged: Sequence[Judged], path: Path) -> None:
+    """Draw predicted over measured step times, a panel for each way to leave runs out."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(12, 8), layout="constrained")
+    for place, one in enumerate(judged, 1):
+        axes = figure.add_subplot(2, 3, place)
+        measured = np.array([cell.step_s for cell in one.cells])
+        names = np.array([cell.hardware for cell in one.cells])
+        for name in dict.fromkeys(names):
+            of = names == name
+            predicted = measured[of] * np.exp(one.errors[of])
+            axes.scatter(measured[of], predicted, s=14, alpha=0.7, color=_COLORS[name], label=name)
+        ends = np.array([measured.min() / 1.5, measured.max() * 1.5])
+        axes.plot(ends, ends, color="0.4", linewidth=1)
+        axes.fill_between(ends, ends / 1.25, ends * 1.25, color="0.85", zorder=0)
+        axes.set(xscale="log", yscale="log", xlabel="measured step, s", ylabel="predicted step, s")
+        axes.set_title(one.name.replace(", ", ",\n", 1).replace(" and two", "\nand two"), fontsize=10)
+        axes.legend(fontsize=8, frameon=False)
+    figure.savefig(path, dpi=80, metadata={"Software": None})
+
+
+def _errors(judged: Sequence[Judged]) -> Iterator[str]:
+    yield "| left out | what predicts | runs | median error | 95th percentile |"
+    yield "|---|---|---:|---:|---:|"
+    for one in judged:
+        yield f"| {one.name} | {_NOTES[one.name]} | {len(one.cells)} | {_percent(one, 0.5)} | {_percent(one, 0.95)} |"
+
+
+def _by_platform(judged: Sequence[Judged]) -> Iterator[str]:
+    """Yield the errors by platform and task, median and 95th percentile."""
+    yield "By platform and task, median and 95th percentile:"
+    yield ""
+    yield "| left out | platform | task | runs | median | 95th percentile |"
+    yield "|---|---|---|---:|---:|---:|"
+    for one in judged:
+        for platform in PLATFORMS:
+            for task in ("pretrain", "finetune"):
+                part = one.part(task, [cell.hardware in platform and cell.task == task for cell in one.cells])
+                if part.cells:
+                    ends = f"{_percent(part, 0.5)} | {_percent(part, 0.95)}"
+                    yield f"| {one.name} | {', '.join(platform)} | {task} | {len(part.cells)} | {ends} |"
+
+
+def _worst(one: Judged) -> Iterator[str]:
+    yield f"The {_WORST} worst with {one.name}:"
+    yield ""
+    yield "| cell | measured step, s | predicted step, s |"
+    yield "|---|---:|---:|"
+    for place in np.argsort(-np.abs(one.errors))[:_WORST]:
+        cell = one.cells[place]
+        yield f"| {cell} | {rounded(cell.step_s)} | {rounded(cell.step_s * float(np.exp(one.errors[place])))} |"
+
+
+def _percent(one: Judged, share: float) -> str:
+    return f"{100 * float(np.quantile(one.off, share)):.1f} %"

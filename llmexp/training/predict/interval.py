@@ -1,0 +1,22 @@
+"""Intervals from the errors that predictions made of runs that were held out (split conformal prediction).
+
+The quantiles of these errors are carried with the constants, by group; a group of fewer than 20 takes its parent's.
+"""
+
+from __future__ import annotations
+
+from llmexp.tasks.prediction import ErrorInterval
+from llmexp.training.predict.rates import FITTED, constants
+
+
+def group_of(task: str, source: str, *, offloads: bool) -> str:
+    """Name the group of runs whose errors are alike: by task on fitted hardware, by the host's part on other."""
+    if source == FITTED:
+        return f"{task} on fitted hardware"
+    return f"other hardware, {'with' if offloads else 'without'} offload"
+
+
+def interval_of(group: str) -> ErrorInterval:
+    """Return the interval of a group of runs."""
+    low, high, runs = constants()["intervals"][group]
+    return ErrorInterval(low, high, runs)

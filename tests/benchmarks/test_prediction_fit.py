@@ -1,0 +1,78 @@
+"""Constants are found again in runs that were made with them, and intervals hold what they should."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.prediction.cells import Cell, own_cells
+from benchmarks.prediction.fit import Runs, constants_to_fit, fitted, known_of, starts, without_platform
+from benchmarks.prediction.judge import Judged
+from benchmarks.prediction.suite import _ends
+from tests.planning import make_plan
+
+METHODS = ("Naive", "F", "R", "Z2", "Z3", "Z2+O", "Z3+O", "Q")
+FITTED = ("products_share", "link_bytes_per_s", "host_s_per_parameter")
+
+
+@pytest.fixture(scope="module")
+def cells() -> list[Cell]:
+    words = ("hardware=a800", "precision=bf16_pure", "data.seq_len=350")
+    plans = [
+        make_plan(f"method={method}", f"model={model}", f"batch.micro={batch}", *words)
+        for method in METHODS
+        for model, batch in (("7b", 1), ("13b", 16))
+    ]
+    return [Cell("made up", plan, 1.0) for plan in plans]
+
+
+def test_constants_are_found_again(cells) -> None:
+    constants = [one for one in constants_to_fit() if one.rate in FITTED and "a800" in one.machines]
+    true = starts(constants) + np.array([-0.1, 0.5, -0.7])
+    ratios = np.exp(Runs(cells, constants).errors(true))
+    made = [replace(cell, step_s=float(ratio)) for cell, ratio in zip(cells, ratios, strict=True)]
+    found = fitted(Runs(made, constants), constants)
+    assert found == pytest.approx(true, abs=0.05)
+    known = known_of(constants, found)["hardware"]["a800"]
+    assert known["link_bytes_per_s"] == pytest.approx(np.exp(true[1]), rel=0.05)
+
+
+def test_one_wrong_cell_hardly_moves_them(cells) -> None:
+    constants = [one for one in constants_to_fit() if one.rate in FITTED and "a800" in one.machines]
+    true = starts(constants)
+    ratios = np.exp(Runs(cells, constants).errors(true))
+    ratios[0] *= 7
+    made = [replace(cell, step_s=float(ratio)) for cell, ratio in zip(cells, ratios, strict=True)]
+    assert fitted(Runs(made, constants), constants) == pytest.approx(true, abs=0.1)
+
+
+def test_a_platform_that_nobody_measured_is_known_by_the_others() -> None:
+    known = known_of([], np.zeros(0))
+    left = without_platform(known, ["a800"])
+    assert "a800" not in left["hardware"]
+    assert left["typical"]["host_s_per_parameter"] > known["typical"]["host_s_per_parameter"]
+    assert "a800" in known["hardware"]
+
+
+def test_this_projects_own_runs_are_planned_by_their_commands() -> None:
+    found = own_cells()
+    assert {cell.hardware for cell in found} == {"h100", "h200"}
+    assert {cell.plan.config.optimizer.name for cell in found} == {"adamw"}
+    assert {cell.plan.batch.accumulation for cell in found} > {1}
+
+
+def test_nine_of_ten_new_runs_lie_in_the_interval() -> None:
+    draws = np.random.default_rng(1)
+    held = []
+    for _ in range(300):
+        errors = draws.normal(0.1, 0.3, 101)
+        low, high = _ends(errors[1:])
+        held.append(low <= np.exp(-errors[0]) <= high)
+    assert 0.86 < np.mean(held) < 0.95
+
+
+def test_an_error_is_a_share_of_the_measured_step() -> None:
+    judged = Judged("made up", [], np.log(np.array([1.1, 0.5])))
+    assert judged.off == pytest.approx([0.1, 0.5])
