@@ -1,0 +1,1 @@
+"""What a transformers model consists of, read from its config.json by kind of layer, without torch."""

@@ -1,0 +1,1 @@
+"""Readers of config.json, by the families' `model_type` in transformers."""
