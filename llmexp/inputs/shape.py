@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from llmexp.errors import ConfigError
-from llmexp.record.reading import read_json
+from llmexp.inputs.hf_config import config_of
 from llmexp.schema import HfModel, ModelConfig
 
 # `ModelShape` counts the parameters of these architectures of transformers exactly.
@@ -160,9 +157,10 @@ class ModelShape:
 
 
 def shape_of(model: ModelConfig) -> ModelShape | None:
-    """Return the shape of a configured model; None for a model whose parameters can be counted only once it is built.
+    """Return the shape of a configured model; None for a model that is not like Llama.
 
-    Those are models with a class of their own and transformers models of other architectures.
+    Those are models with a class of their own, which can be counted only once they are built, and transformers models
+    of other architectures (`architecture.reading.architecture_of`).
     """
     if model.target:
         return None
@@ -173,24 +171,9 @@ def shape_of(model: ModelConfig) -> ModelShape | None:
 
 
 def _shape_of_folder(model: HfModel) -> ModelShape | None:
-    path = Path(model.path).expanduser()
-    if not path.exists():
-        if path.is_absolute() or model.path.startswith((".", "~")):
-            raise ConfigError(f"model.path={model.path}: no such folder")
-        if len(path.parts) > 2:
-            raise ConfigError(
-                f"model.path={model.path}: no such folder here, and a hub name has the form organization/model"
-            )
+    loaded = config_of(model)
+    if loaded is None:
         return None
-    if not path.is_dir():
-        raise ConfigError(f"model.path={model.path} is a file: name the folder that holds it, model.path={path.parent}")
-    config = path / "config.json"
-    try:
-        loaded: dict[str, Any] = read_json(config)
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"model.path={model.path}: {config.name} cannot be read as a transformers configuration ({error})"
-        ) from None
     architecture = (loaded.get("architectures") or [""])[0]
     if architecture not in COUNTABLE or loaded.get("attention_bias") or loaded.get("mlp_bias"):
         return None

@@ -32,9 +32,15 @@ class Flops(Record):
     seq_len: float = Field(
         description="of the mean position, so that positions x seq_len are the squared lengths of whole sequences"
     )
-    computed: Computed | None = Field(None, description="None where llmexp does not build the model")
+    whole_per_square: float | None = Field(
+        None, description="attention of every pair, where windows leave out more than the causal half does"
+    )
+    computed: Computed | None = Field(
+        None, description="None where llmexp does not build the model, or its layers are not like Llama's"
+    )
 
     @property
     def full_attention_per_position(self) -> float:
         """FLOPs per position by PaLM's convention: it counts both halves of every sequence, whatever is masked."""
-        return self.per_position + 2 * self.attention_per_square * self.seq_len
+        whole = 2 * self.attention_per_square if self.whole_per_square is None else self.whole_per_square
+        return self.per_position + whole * self.seq_len

@@ -30,7 +30,9 @@ def describe(plan: TrainingPlan) -> dict[str, str]:
         "steps": _steps(plan),
         "precision": precision_note(config) or f"precision={config.precision.name}",
         "parameters": _parameters(plan),
-        "memory": UNBUILT + _known_elsewhere(plan),
+        "layers": plan.layers,
+        "flops": _flops(plan),
+        "memory": _unbuilt(plan, "memory") + _known_elsewhere(plan),
         "weights": f"the checkpoint {config.model.checkpoint.path}" if config.model.checkpoint else "",
         "leaves": ", ".join(f"repeat.0/{name}" for name in kept_weights(config, plan.techniques)),
     }
@@ -48,6 +50,17 @@ def precision_note(config: TrainingConfig) -> str:
     on_cpu = config.hardware.device == "cpu"
     slower = bf16.slower_on_cpu() if on_cpu else "matrix products take longer than with precision=fp32"
     return f"precision={precision.name}: {lack}; {slower}" if lack else ""
+
+
+def _unbuilt(plan: TrainingPlan, what: str) -> str:
+    return f"{UNBUILT}: {plan.uncounted[what]}" if what in plan.uncounted else UNBUILT
+
+
+def _flops(plan: TrainingPlan) -> str:
+    """Say a token's FLOPs where nothing else tells them: of a model whose layers are said."""
+    if plan.layers and plan.flops_per_token:
+        return f"{plan.flops_per_token:.4g} for a token, forward and backward"
+    return f"unknown: {plan.uncounted['flops']}" if "flops" in plan.uncounted else ""
 
 
 def _known_elsewhere(plan: TrainingPlan) -> str:
@@ -102,16 +115,16 @@ def _steps(plan: TrainingPlan) -> str:
 
 
 def _parameters(plan: TrainingPlan) -> str:
-    if plan.parameters is None or plan.trainable_parameters is None:
-        return UNBUILT
+    if plan.parameters is None:
+        return _unbuilt(plan, "parameters")
     declared = "" if training_engine(plan.config).builds_model else "declared: "
     active = (
         f", {plan.active_parameters:,} active for a token"
         if plan.active_parameters not in (None, plan.parameters)
         else ""
     )
-    trained = f"of which {plan.trainable_parameters:,} train"
-    if plan.techniques.adapter:
+    trained = f"of which {plan.trainable_parameters:,} train" if plan.trainable_parameters else "which train: unknown"
+    if plan.techniques.adapter and plan.trainable_parameters:
         trained = f"all frozen, and {plan.trainable_parameters:,} more of the adapter, which train"
     return f"{declared}{plan.parameters:,}, {trained}{active}"
 

@@ -27,14 +27,12 @@ from llmexp.training.knobs import (
 )
 from llmexp.training.plan.artifacts import check_keeping
 from llmexp.training.plan.dims import ParallelDims
-from llmexp.training.plan.flops import computed_flops, flops_of, recomputed_flops_per_token
 from llmexp.training.plan.largest_batch import searchable
-from llmexp.training.plan.memory import Storage, estimate
+from llmexp.training.plan.memory import Storage
+from llmexp.training.plan.model_counts import CountedRun, ModelCounts, counts_of_other, counts_of_shape, uncounted
 from llmexp.training.plan.moments import moment_bytes
-from llmexp.training.plan.seq_len_schedule import LengthSchedule
 from llmexp.training.plan.share import shares_of
 from llmexp.training.plan.tokens import with_steps_of_budget
-from llmexp.training.plan.trained import Trained, flops_per_token
 from llmexp.training.plan.training_plan import AtomChange, TrainingPlan
 
 
@@ -44,16 +42,19 @@ def plan_training(config: TrainingConfig) -> TrainingPlan:
     techniques, engine = method.techniques, training_engine(config)
     dims = ParallelDims.of(config, engine.schedules, engine.cp_chunks)
     config = with_steps_of_budget(searchable(config, builds_model=engine.builds_model), dims)
-    shape, seq_len = _shape(config, method), LengthSchedule.of(config).of_mean_token
-    built = shape if engine.builds_model else None
-    trained = Trained.of(shape, techniques, config.adapter) if shape else None
+    shape = _shape(config, method)
     _check_positions(config)
     _check_targets(config, techniques, shape)
     check_keeping(config, techniques, dims, engine_keeps=engine.keeps_weights)
-    whole = engine.recomputes_whole(techniques)
-    computed = computed_flops(built, config, techniques, dims, whole=whole) if built else None
-    storage, moments = _storage(config, engine, techniques), moment_bytes(config, techniques)
-    said = [share.words for share in shares_of(techniques) if share.words]
+    run = CountedRun(
+        config=config,
+        techniques=techniques,
+        dims=dims,
+        storage=_storage(config, engine, techniques),
+        moments=moment_bytes(config, techniques),
+        builds_model=engine.builds_model,
+        recomputes_whole=engine.recomputes_whole(techniques),
+    )
     native = _merged(engine.native_config(config, techniques, dims), config.engine.options)
     return TrainingPlan(
         id=identity(config, native, {"method": str(method)} | _contents(config)),
@@ -64,21 +65,13 @@ def plan_training(config: TrainingConfig) -> TrainingPlan:
         dims=dims,
         batch=dims.batch(config.batch.samples, config.batch.accumulation),
         settled=not config.batch.is_searched,
-        parameters=shape.parameters if shape else None,
-        trainable_parameters=trained.trainable if trained else None,
-        active_parameters=shape.active_parameters if shape else None,
-        flops_per_token=flops_per_token(shape, seq_len, techniques, config.adapter) if shape else None,
-        recomputed_flops_per_token=recomputed_flops_per_token(built, config, techniques, dims, whole=whole)
-        if built
-        else None,
-        flops=flops_of(shape, config, techniques, computed) if shape else None,
-        optimizer_state_bytes_per_parameter=moments,
-        memory=estimate(built, storage, trained, dims, said) if built and trained and moments is not None else None,
+        optimizer_state_bytes_per_parameter=run.moments,
         engine_config=native,
         engine_compiles=engine.compiles(config),
         command=engine.command(config, dims),
         skip=_skip(config, engine, techniques, dims),
         config=config,
+        **_counts(shape, run, method).in_plan,
     )
 
 
@@ -115,8 +108,18 @@ def _storage(config: TrainingConfig, engine: TrainingEngine, techniques: Techniq
 
 def _shape(config: TrainingConfig, method: Method) -> ModelShape | None:
     """Return the model's shape, or None where an atom's hook changes it in a way that only the built model shows."""
-    hidden = any(atom.model_hook and not atom.share for atom in method.atoms)
-    return None if hidden else shape_of(config.model)
+    return None if _hidden(method) else shape_of(config.model)
+
+
+def _hidden(method: Method) -> str:
+    return next((atom.code for atom in method.atoms if atom.model_hook and not atom.share), "")
+
+
+def _counts(shape: ModelShape | None, run: CountedRun, method: Method) -> ModelCounts:
+    if shape:
+        return counts_of_shape(shape, run)
+    code = _hidden(method)
+    return uncounted(f"the hook of {code} changes the model") if code else counts_of_other(run)
 
 
 def _check_positions(config: TrainingConfig) -> None:

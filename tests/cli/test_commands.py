@@ -72,7 +72,8 @@ def test_plan_of_a_model_that_only_building_can_count(llmexp):
     code, out, _ = llmexp(*words)
     assert code == 0
     assert out.startswith("some-model Naive on")
-    assert out.splitlines()[1] == "  memory     not known before the model is built"
+    said = "not known before the model is built: model.path=someone/some-model is not here, and llmexp reads the config"
+    assert out.splitlines()[1].startswith(f"  memory     {said}")
     assert llmexp(*words, "--verbose")[1].count("not known before the model is built") == 2
 
 

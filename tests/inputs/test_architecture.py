@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,9 @@ from typing import Any
 import pytest
 
 from llmexp.errors import ConfigError
-from llmexp.inputs.architecture.mixers import Attention, GatedDeltaNet, Mamba, Mamba2
+from llmexp.inputs.architecture.mixers import GatedDeltaNet, Mamba, Mamba2
 from llmexp.inputs.architecture.model import Architecture
-from llmexp.inputs.architecture.parts import FULL, Mixer, Reach
+from llmexp.inputs.architecture.parts import Mixer, Reach
 from llmexp.inputs.architecture.reading import READERS, read_architecture
 from llmexp.inputs.shape import shape_of
 from llmexp.schema import HfModel
@@ -176,12 +175,9 @@ def experts_of(config: Any) -> int:
 
 def torch_counts(made: Architecture, case: str, config: Any) -> float:
     """The FLOPs of all tokens, by the architecture, with what transformers' eager code computes instead."""
-    total = TOKENS * made.forward_flops_per_position
+    total = TOKENS * made.forward_flops_per_position + TOKENS**2 * made.flops_per_key
     for layer, count in made.kinds.items():
-        mixer = layer.mixer
-        whole = replace(mixer, within=FULL) if isinstance(mixer, Attention) else mixer
-        total += count * 2 * TOKENS * whole.attention_flops(TOKENS)
-        total += count * instead(mixer, config)
+        total += count * instead(layer.mixer, config)
     if case == COMPUTES_ALL_EXPERTS:
         idle = sum(count * layer.idle_parameters for layer, count in made.kinds.items())
         total += TOKENS * 2 * idle

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llmexp.inputs.architecture.parts import FULL, Matrix, Mixer, Reach
+from llmexp.inputs.architecture.parts import FULL, Mixer, Reach, Sides
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Attention(Mixer):
         return self.within
 
     @property
-    def matrices(self) -> tuple[Matrix, ...]:
+    def matrices(self) -> tuple[Sides, ...]:
         """Query (with the gate), key, value and output."""
         queries, keys = self.heads * self.head_dim, self.kv_heads * self.head_dim
         wide = queries * (1 + self.gated)
@@ -50,9 +50,10 @@ class Attention(Mixer):
         biases = self.qkv_bias * sum(inward) + self.output_bias * outward
         return biases + self.norm_gains + self.sinks * self.heads
 
-    def attention_flops(self, seq_len: float) -> float:
-        """Return those of scores and weighted values: 2 products of `head_dim` with each key."""
-        return 4.0 * self.heads * self.head_dim * self.within.keys(seq_len)
+    @property
+    def flops_per_key(self) -> float:
+        """Those of a score and of a weighted value, in all heads."""
+        return 4.0 * self.heads * self.head_dim
 
     def cache_elements(self, seq_len: int) -> int:
         """Return the numbers of keys and values."""
@@ -83,14 +84,14 @@ class LatentAttention(Mixer):
         return FULL
 
     @property
-    def _narrow(self) -> tuple[Matrix, ...]:
+    def _narrow(self) -> tuple[Sides, ...]:
         """The matrices into the latents and out of attention, which alone may have biases."""
         queries = ((self.hidden, self.query_rank),) if self.query_rank else ()
         latent = self.hidden, self.kv_rank + self.rotary_dim
         return *queries, latent, (self.heads * self.value_dim, self.hidden)
 
     @property
-    def matrices(self) -> tuple[Matrix, ...]:
+    def matrices(self) -> tuple[Sides, ...]:
         """Those of latents, and those from latents to heads."""
         queries = self.query_rank or self.hidden, self.heads * (self.plain_dim + self.rotary_dim)
         return *self._narrow, queries, (self.kv_rank, self.heads * (self.plain_dim + self.value_dim))
@@ -100,10 +101,10 @@ class LatentAttention(Mixer):
         """The gains of the latents' norms, and biases."""
         return (self.query_rank or 0) + self.kv_rank + self.bias * sum(outputs for _, outputs in self._narrow)
 
-    def attention_flops(self, seq_len: float) -> float:
-        """Return those with keys and values of whole heads, as training computes them."""
-        of_a_key = self.plain_dim + self.rotary_dim + self.value_dim
-        return 2.0 * self.heads * of_a_key * FULL.keys(seq_len)
+    @property
+    def flops_per_key(self) -> float:
+        """Those with keys and values of whole heads, as training computes them."""
+        return 2.0 * self.heads * (self.plain_dim + self.rotary_dim + self.value_dim)
 
     def cache_elements(self, seq_len: int) -> int:
         """Return the numbers of latents and rotated keys (the paper's section 2.1.4)."""
@@ -131,7 +132,7 @@ class GatedDeltaNet(Mixer):
         return 2 * self.key_heads * self.key_dim + self.value_heads * self.value_dim
 
     @property
-    def matrices(self) -> tuple[Matrix, ...]:
+    def matrices(self) -> tuple[Sides, ...]:
         """Queries, keys, values and their gate; two numbers for each head; output."""
         values = self.value_heads * self.value_dim
         return (self.hidden, self._channels + values), (self.hidden, 2 * self.value_heads), (values, self.hidden)
@@ -179,7 +180,7 @@ class Mamba2(Mixer):
         return self._inner + 2 * self.groups * self.state
 
     @property
-    def matrices(self) -> tuple[Matrix, ...]:
+    def matrices(self) -> tuple[Sides, ...]:
         """Gate, inputs, B, C and time steps; output."""
         return (self.hidden, self._inner + self._channels + self.heads), (self._inner, self.hidden)
 
@@ -218,7 +219,7 @@ class Mamba(Mixer):
         return "Mamba"
 
     @property
-    def matrices(self) -> tuple[Matrix, ...]:
+    def matrices(self) -> tuple[Sides, ...]:
         """Inputs and gate; time steps, B and C; time steps of channels; output."""
         steps = self.inner, self.step_rank + 2 * self.state
         return (self.hidden, 2 * self.inner), steps, (self.step_rank, self.inner), (self.inner, self.hidden)

@@ -100,6 +100,11 @@ class Architecture:
         """Return the forward FLOPs of a token's attention, as a mean over a sequence of that length."""
         return sum(count * layer.mixer.attention_flops(seq_len) for layer, count in self.kinds.items())
 
+    @property
+    def flops_per_key(self) -> float:
+        """The forward FLOPs of a token's products with another one, in all layers as if none had a window."""
+        return sum(count * layer.mixer.flops_per_key for layer, count in self.kinds.items())
+
     def forward_flops(self, seq_len: float) -> float:
         """Return the forward FLOPs of a token of a sequence of that length."""
         return self.forward_flops_per_position + self.attention_flops(seq_len)

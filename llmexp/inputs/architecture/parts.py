@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal
 
-Matrix = tuple[int, int]
+Sides = tuple[int, int]
 """The inputs and the outputs of a matrix."""
 
 
@@ -20,7 +20,7 @@ class Part(ABC):
 
     @property
     @abstractmethod
-    def matrices(self) -> tuple[Matrix, ...]:
+    def matrices(self) -> tuple[Sides, ...]:
         """The matrices that a token is multiplied with."""
 
     @property
@@ -85,9 +85,14 @@ class Mixer(Part):
         """The tokens that are attended to; None where a state stands for all earlier ones."""
         return None
 
-    def attention_flops(self, seq_len: float) -> float:
-        """Return the forward FLOPs of a token's products with other tokens, as a mean over a sequence."""
+    @property
+    def flops_per_key(self) -> float:
+        """The forward FLOPs of a token's products with the key and the value of another one."""
         return 0.0
+
+    def attention_flops(self, seq_len: float) -> float:
+        """Return the forward FLOPs of a token's attention, as a mean over a sequence of that length."""
+        return self.flops_per_key * self.reach.keys(seq_len) if self.reach else 0.0
 
     @abstractmethod
     def cache_elements(self, seq_len: int) -> int:
@@ -109,7 +114,7 @@ class Mlp(Part):
         return "MLP"
 
     @property
-    def matrices(self) -> tuple[Matrix, ...]:
+    def matrices(self) -> tuple[Sides, ...]:
         """Up, gate and down."""
         return ((self.hidden, self.width),) * (1 + self.gated) + ((self.width, self.hidden),)
 
@@ -138,7 +143,7 @@ class Experts(Part):
         return f"{self.top_k} of {self.count} experts" + " + a shared one" * (self.shared is not None)
 
     @property
-    def matrices(self) -> tuple[Matrix, ...]:
+    def matrices(self) -> tuple[Sides, ...]:
         """The router's, those of the experts that are taken, and those of the shared expert."""
         shared = self.shared.matrices if self.shared else ()
         gate = ((self.hidden, 1),) * self.shared_gate

@@ -9,6 +9,8 @@ from typing import Any
 from llmexp.inputs.architecture.families import dense, recurrent, sparse
 from llmexp.inputs.architecture.fields import Fields, UncountedError
 from llmexp.inputs.architecture.model import Architecture
+from llmexp.inputs.hf_config import config_of
+from llmexp.schema import ModelConfig, SizedModel
 
 READERS: Mapping[str, Callable[[Fields], Architecture]] = {
     "llama": dense.llama,
@@ -35,7 +37,7 @@ WITH_TEXT = {"gemma3": "its vision tower", "llama4": ""}
 
 def read_architecture(config: Mapping[str, Any]) -> Architecture:
     """Return the architecture that a config.json describes; raises UncountedError where llmexp does not know it."""
-    family = config.get("model_type")
+    family = str(config.get("model_type"))
     if family in WITH_TEXT and isinstance(config.get("text_config"), dict):
         text = {"model_type": f"{family}_text"} | config["text_config"]
         return replace(read_architecture(text), besides=WITH_TEXT[family])
@@ -44,3 +46,21 @@ def read_architecture(config: Mapping[str, Any]) -> Architecture:
             f"config.json: model_type={family} is none of those whose layers llmexp knows: {', '.join(READERS)}"
         )
     return READERS[family](Fields(family, config))
+
+
+def architecture_of(model: ModelConfig) -> Architecture:
+    """Return the architecture of a transformers model in a folder here; raises UncountedError for any other.
+
+    A model of which a part is not counted is refused too.
+    """
+    if model.target or isinstance(model, SizedModel):
+        raise UncountedError(f"model={model.name} is built by code of its own")
+    config = config_of(model)
+    if config is None:
+        raise UncountedError(f"model.path={model.path} is not here, and llmexp reads the config.json of a folder")
+    if model.trust_remote_code and config.get("auto_map"):
+        raise UncountedError("config.json: auto_map names code of the model's own")
+    made = read_architecture(config)
+    if made.besides:
+        raise UncountedError(f"config.json: model_type={config['model_type']} is built with {made.besides}")
+    return made

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, inf
+from typing import Protocol
 
 from llmexp.dtypes import bytes_of
-from llmexp.inputs.shape import ModelShape
 from llmexp.method import Techniques
 from llmexp.record.digits import GIB
 from llmexp.record.memory import MemoryEstimate
@@ -20,6 +20,20 @@ from llmexp.training.plan.trained import Trained
 # parameters and a 32-bit scale for each 256 of these scales.
 NF4_BYTES_PER_PARAMETER = 4 / 8
 NF4_SCALE_BYTES_PER_PARAMETER = (8 / 64 + 32 / (64 * 256)) / 8
+
+
+class Held(Protocol):
+    """What is asked of a model: a `ModelShape`, or an `Architecture` where no degree cuts it."""
+
+    @property
+    def parameters_outside_layers(self) -> int:
+        """The parameters of embedding, last norm and head."""
+
+    def parameters_of_rank(self, tp: int, pp: int, ep: int = 1, *, v_shaped: bool = False) -> int:
+        """Return the parameters of the rank that holds most."""
+
+    def expert_parameters_of_rank(self, tp: int, pp: int, ep: int) -> int:
+        """Return the expert parameters of each rank."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +104,7 @@ class _Counts:
     ranks: int
 
     @classmethod
-    def of(cls, shape: ModelShape, trained: Trained, four_bit: int, dims: ParallelDims) -> _Counts:
+    def of(cls, shape: Held, trained: Trained, four_bit: int, dims: ParallelDims) -> _Counts:
         # An adapter is no part of the shape, and no degree cuts it.
         cut, experts = (dims.parts("matrices"), dims.parts("layers")), dims.parts("experts")
         whole = shape.parameters_of_rank(*cut, experts, v_shaped=dims.v_shaped)
@@ -117,7 +131,7 @@ class _Counts:
 
 
 def estimate(
-    shape: ModelShape, storage: Storage, trained: Trained, dims: ParallelDims, said: Sequence[str] = ()
+    shape: Held, storage: Storage, trained: Trained, dims: ParallelDims, said: Sequence[str] = ()
 ) -> MemoryEstimate:
     """Count the bytes of the fullest rank; frozen parameters are held like the trained ones, or in 4 bits.
 
@@ -189,7 +203,7 @@ def _frozen(weights: StatePlacement, shares: int, frozen: int, four_bit: int) ->
     return size, ceil(four_bit * NF4_SCALE_BYTES_PER_PARAMETER), words
 
 
-def _gathered(kept: Gathered | None, shape: ModelShape, trained: Trained) -> tuple[int, int]:
+def _gathered(kept: Gathered | None, shape: Held, trained: Trained) -> tuple[int, int]:
     """Return the bytes of gathered parameters at the end of forward, and of those that coexist with all gradients."""
     if kept is None:
         return 0, 0

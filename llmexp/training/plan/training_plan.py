@@ -57,6 +57,8 @@ class TrainingPlan(RunPlan):
     optimizer_state_bytes_per_parameter: float | None = Field(
         None, description="moments of a trained parameter; None where optimizer.target tells none"
     )
+    layers: str = Field("", description="by kind, of a model that is not like Llama")
+    uncounted: dict[str, str] = Field({}, description="why parameters, FLOPs or memory are not known, by these names")
     engine_compiles: bool = Field(False, description="the ranks compile code by torch.compile, by C or by the engine")
     config: TrainingConfig
 

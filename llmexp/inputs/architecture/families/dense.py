@@ -93,7 +93,7 @@ def olmo(fields: Fields) -> Architecture:
 
 def gemma3(fields: Fields) -> Architecture:
     """Read Gemma 3's text model: four norms a layer, and five windows for each full attention."""
-    fields = replace(fields, values=_GEMMA3 | fields.values)
+    fields = replace(fields, values={**_GEMMA3, **fields.values})
     if fields.flag("use_bidirectional_attention"):
         raise UncountedError("config.json: use_bidirectional_attention=true is attention that is not causal")
     every = fields.size("sliding_window_pattern", "_sliding_window_pattern", default=6)
