@@ -266,3 +266,36 @@ def test_what_is_not_understood_is_said(changed, words):
     sizes = {**BASE, "model_type": "olmo3", "sliding_window": 4, **changed}
     with pytest.raises(ConfigError, match=words):
         read_architecture(sizes)
+
+
+class Watched(dict[str, Any]):
+    """A config.json that remembers which of its fields were asked for."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        super().__init__(values)
+        self.asked: set[str] = set()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.asked.add(key)
+        return super().get(key, default)
+
+
+@pytest.mark.parametrize("case", TINY)
+def test_a_field_that_is_left_out_is_transformers_default_or_is_said(case, tmp_path: Path):
+    """Of each field by itself: transformers fills it in and saves it, and that file must read as the one without it."""
+    config = configured(case)
+    written = Watched(saved(config, tmp_path))
+    whole, left_out = read_architecture(written), []
+    # Gemma's reader asks a copy, so that all fields are tried.
+    for name in sorted((written.asked & set(written) - {"model_type"}) or set(written) - {"model_type"}):
+        without = {key: value for key, value in written.items() if key != name}
+        try:
+            made = read_architecture(without)
+        except ConfigError:
+            continue
+        (tmp_path / "config.json").write_text(json.dumps(without))
+        filled = read_architecture(saved(type(config).from_pretrained(tmp_path), tmp_path))
+        left_out += [name] * (made == filled)
+        assert (name, made) == (name, filled)
+    assert left_out
+    assert read_architecture(written) == whole

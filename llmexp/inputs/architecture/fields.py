@@ -54,7 +54,7 @@ class Fields:
 
     def window(self, default: int | None) -> int | None:
         """Return `sliding_window`; null is none, and absent is the family's default."""
-        return self.size("sliding_window") if self.values.get("sliding_window", default) else None
+        return self.size("sliding_window", default=default) if self.values.get("sliding_window", default) else None
 
     @property
     def layers(self) -> range:

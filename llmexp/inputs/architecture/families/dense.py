@@ -21,19 +21,31 @@ _GEMMA3 = {
     "sliding_window": 4096,
 }
 
+# Families whose class in transformers has no number of its own for the heads of keys and values.
+_ALIKE = ("llama", "phi3", "olmo2", "olmo3")
 
-def attention(fields: Fields, *, bias: bool = False, within: Reach = FULL) -> Attention:
-    """Return grouped-query attention by the usual names; with `bias`, its four matrices have one."""
+
+def attention(fields: Fields, *, bias: bool = False, within: Reach = FULL, head_dim: int | None = None) -> Attention:
+    """Return grouped-query attention by the usual names; with `bias`, its four matrices have one.
+
+    `head_dim` is the family's default; None: the heads share the hidden size.
+    """
     hidden, heads = fields.size("hidden_size"), fields.size("num_attention_heads")
     return Attention(
         hidden=hidden,
         heads=heads,
-        kv_heads=fields.size("num_key_value_heads", default=heads),
-        head_dim=fields.size("head_dim", default=hidden // heads),
+        kv_heads=_kv_heads(fields, heads),
+        head_dim=fields.size("head_dim", default=head_dim or hidden // heads),
         qkv_bias=bias,
         output_bias=bias,
         within=within,
     )
+
+
+def _kv_heads(fields: Fields, heads: int) -> int:
+    """Return the heads of keys and values: null is as many as queries have, and absent in some families too."""
+    alike = fields.family in _ALIKE or "num_key_value_heads" in fields.values
+    return fields.size("num_key_value_heads", default=heads if alike else None)
 
 
 def head_norms(mixer: Attention) -> Attention:
@@ -77,9 +89,8 @@ def qwen2(fields: Fields) -> Architecture:
 
 def qwen3(fields: Fields) -> Architecture:
     """Read Qwen3: heads of their own width, and norms of queries and keys."""
-    mixer = attention(fields, bias=fields.flag("attention_bias"))
-    wide = replace(mixer, head_dim=fields.size("head_dim", default=128))
-    return _by_reach(fields, head_norms(wide), _qwen_reaches(fields), norms=2)
+    mixer = attention(fields, bias=fields.flag("attention_bias"), head_dim=128)
+    return _by_reach(fields, head_norms(mixer), _qwen_reaches(fields), norms=2)
 
 
 def olmo(fields: Fields) -> Architecture:
@@ -96,7 +107,7 @@ def gemma3(fields: Fields) -> Architecture:
     fields = replace(fields, values={**_GEMMA3, **fields.values})
     if fields.flag("use_bidirectional_attention"):
         raise UncountedError("config.json: use_bidirectional_attention=true is attention that is not causal")
-    every = fields.size("sliding_window_pattern", "_sliding_window_pattern", default=6)
+    every = fields.size("sliding_window_pattern", default=6)
     otherwise = ["sliding_attention" if (layer + 1) % every else "full_attention" for layer in fields.layers]
     mixer = head_norms(attention(fields, bias=fields.flag("attention_bias")))
     return _by_reach(fields, mixer, fields.reaches(fields.window(4096), otherwise), norms=4)

@@ -25,7 +25,8 @@ def qwen3_next(fields: Fields) -> Architecture:
         value_dim=fields.size("linear_value_head_dim"),
         kernel=fields.size("linear_conv_kernel_dim", default=4),
     )
-    full = head_norms(replace(attention(fields, bias=fields.flag("attention_bias")), gated=True))
+    mixer = attention(fields, bias=fields.flag("attention_bias"), head_dim=256)
+    full = head_norms(replace(mixer, gated=True))
     shared = mlp(fields, "shared_expert_intermediate_size")
     sparse = replace(experts(fields, "moe_intermediate_size", shared), shared_gate=True)
     mixers = [linear if kind == "linear_attention" else full for kind in kinds]
@@ -84,4 +85,6 @@ def jamba(fields: Fields) -> Architecture:
 
 def _every(fields: Fields, name: str, period: int, offset: int) -> list[bool]:
     each, first = fields.size(f"{name}_period", default=period), fields.index(f"{name}_offset", offset)
+    if first >= each:
+        raise UncountedError(f"config.json: {name}_offset={first} is not below {name}_period={each}")
     return [layer % each == first for layer in fields.layers]

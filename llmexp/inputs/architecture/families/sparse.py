@@ -50,8 +50,7 @@ def qwen3_moe(fields: Fields) -> Architecture:
 def gpt_oss(fields: Fields) -> Architecture:
     """Read gpt-oss: sinks, biases of experts and router, and a window in every other layer."""
     otherwise = ["full_attention" if layer % 2 else "sliding_attention" for layer in fields.layers]
-    mixer = replace(attention(fields, bias=fields.flag("attention_bias", True)), sinks=True)
-    mixer = replace(mixer, head_dim=fields.size("head_dim", default=64))
+    mixer = replace(attention(fields, bias=fields.flag("attention_bias", True), head_dim=64), sinks=True)
     feed_forward = experts(fields, "intermediate_size", bias=True)
     reaches = fields.reaches(fields.window(128), otherwise)
     return fields.decoder([Layer(replace(mixer, within=within), feed_forward, 2 * mixer.hidden) for within in reaches])
@@ -62,7 +61,7 @@ def deepseek_v3(fields: Fields) -> Architecture:
     mixer = LatentAttention(
         hidden=fields.size("hidden_size"),
         heads=fields.size("num_attention_heads"),
-        query_rank=fields.size("q_lora_rank") if fields.values.get("q_lora_rank", 1536) else None,
+        query_rank=fields.size("q_lora_rank", default=1536) if fields.values.get("q_lora_rank", 1536) else None,
         kv_rank=fields.size("kv_lora_rank"),
         plain_dim=fields.size("qk_nope_head_dim"),
         rotary_dim=fields.size("qk_rope_head_dim"),
@@ -84,16 +83,14 @@ def llama4(fields: Fields) -> Architecture:
     rotary = fields.indices("no_rope_layers") or [int((layer + 1) % every != 0) for layer in fields.layers]
     kinds = fields.kinds(
         ("chunked_attention", "full_attention"),
-        ["chunked_attention" if rotary[layer] else "full_attention" for layer in fields.layers],
+        ["chunked_attention" if turned else "full_attention" for turned in rotary[: len(fields.layers)]],
     )
     chunk = Reach("chunked", fields.size("attention_chunk_size", default=8192))
     given = fields.values.get("moe_layers") is not None
     sparse = fields.indices("moe_layers") if given else range(step - 1, len(fields.layers), step)
     feed_forward = experts(fields, "intermediate_size", mlp(fields))
-    mixers = [
-        attention(fields, bias=fields.flag("attention_bias"), within=chunk if kind == "chunked_attention" else FULL)
-        for kind in kinds
-    ]
+    full = attention(fields, bias=fields.flag("attention_bias"), head_dim=128)
+    mixers = [replace(full, within=chunk) if kind == "chunked_attention" else full for kind in kinds]
     dense = mlp(fields, "intermediate_size_mlp")
     return fields.decoder(
         [
