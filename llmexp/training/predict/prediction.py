@@ -32,7 +32,7 @@ def unpredicted(plan: TrainingPlan) -> str:
 def _of_model(plan: TrainingPlan) -> str:
     shape = shape_of(plan.config.model)
     if shape is None:
-        return f"the layers of model={plan.config.model.name} are not known"
+        return f"model={plan.config.model.name} is not like Llama"
     return f"model={plan.config.model.name} has experts" if shape.num_experts else ""
 
 

@@ -18,6 +18,7 @@ from llmexp.training.outside_metrics import outside_metrics
 from llmexp.training.report.converged import DIVERGED
 from llmexp.training.report.flops_column import flops_cell, flops_header, flops_unit
 from llmexp.training.report.memory_column import memory_header, memory_unit
+from llmexp.training.report.predicted_column import PREDICTED, over_predicted_cell
 from llmexp.training.report.row import TrainingRow
 from llmexp.training.report.scaling_series import KINDS, Kind
 from llmexp.training.report.searched_batch import batch_cell
@@ -76,6 +77,7 @@ def _compared(report: TrainingSection) -> Iterator[Column]:
     """Yield each row beside others of the table: Naive, the first engine, fewer ranks, the baseline's loss."""
     yield _column(report, "x Naive", lambda row: _ratio(report.over_naive(row)), 10)
     yield _column(report, f"x {report.first_engine}", lambda row: _ratio(report.over_first_engine(row)), 9)
+    yield _column(report, PREDICTED, over_predicted_cell, 3)
     for kind in KINDS:
         yield _column(report, f"{kind} scaling %", partial(_efficiency, report, kind), 8)
     yield from report.beside.columns("scaling")

@@ -12,6 +12,7 @@ from llmexp.training.report.converged import NAIVE, convergence_legend
 from llmexp.training.report.fairness import fairness
 from llmexp.training.report.flops_column import flops_legend
 from llmexp.training.report.memory_column import MEMORY_WORDS, memory_header, memory_kinds, memory_unit
+from llmexp.training.report.predicted_column import PREDICTED_LEGEND
 from llmexp.training.report.scaling_series import scaling_legend
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def _of_costs(report: TrainingSection) -> dict[str, bool]:
         f"x {report.first_engine}: tokens/s over those of {report.first_engine} with the same method and work": any(
             report.over_first_engine(row) for row in report.rows
         ),
+        PREDICTED_LEGEND: any(row.over_predicted for row in report.rows),
         flops_legend(report): True,
         f"tokens/J: tokens/s over the mean power of what was read: {', '.join(_powered(report))}": bool(
             _powered(report)

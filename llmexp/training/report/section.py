@@ -27,6 +27,7 @@ from llmexp.training.report.engine_notes import engine_note, update_note
 from llmexp.training.report.legend import explained, legend
 from llmexp.training.report.memory_column import memory_header, memory_unit
 from llmexp.training.report.page_charts import training_charts, training_matrices
+from llmexp.training.report.predicted_column import predicted_values
 from llmexp.training.report.programs import engine_names
 from llmexp.training.report.relative_speeds import RelativeSpeeds
 from llmexp.training.report.row import TrainingRow
@@ -120,7 +121,7 @@ class TrainingSection(ReportSection):
         return super().identity(row) | own
 
     def comparisons(self, row: Row) -> dict[str, Any]:
-        """Return scaling, loss over the baseline's, and speed over Naive's."""
+        """Return scaling, the prediction, loss over the baseline's, and speed over Naive's."""
         assert isinstance(row, TrainingRow)
         one, naive = self.converged.get(row.id), self.over_naive(row)
         low, high = (naive.interval if naive else None) or (None, None)
@@ -132,6 +133,7 @@ class TrainingSection(ReportSection):
         return (
             shares
             | asked
+            | predicted_values(row)
             | {
                 "baseline_id": one and one.baseline_id,
                 "loss_over_baseline": one and one.loss_over_baseline,

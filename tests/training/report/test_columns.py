@@ -1,7 +1,11 @@
+import csv
+import io
+
 import pytest
 
 from llmexp.record.result import Metric, Stability
 from llmexp.report.table import build_report
+from llmexp.report.text import comma_separated
 
 BETWEEN = Metric(mean=1000.0, std_between_repeats=12.5, std_within_run=99.0, n=3)
 WITHIN = Metric(mean=2000.0, std_within_run=40.0)
@@ -148,6 +152,25 @@ def test_speed_is_relative_to_naive_with_the_same_work(make_run):
         make_run("R", "oom"),
     ]
     assert shown(*folders)["x Naive"] == ["1.00", "1.50", "", "", ""]
+
+
+def test_a_measured_speed_stands_beside_its_prediction(make_run):
+    sheet = {"peak_flops_per_s": {"bf16": 312e12}, "memory_bandwidth_bytes_per_s": 2.039e12}
+    sheet |= {"device": "cuda", "interconnect_bandwidth_bytes_per_s": 200e9}
+    hardware = {f"hardware__{name}": value for name, value in sheet.items()} | A800
+    (slow,) = build_report([make_run("F", metrics={"tokens_per_s": 1.0}, **hardware)]).sections[0].rows
+    predicted = slow.predicted.rate
+    folders = [
+        make_run("F", metrics={"tokens_per_s": 1.1 * predicted}, **hardware),
+        make_run("R", metrics={"tokens_per_s": 1.0}, **hardware),
+        make_run("F", metrics={"tokens_per_s": 1.0}),
+    ]
+    assert shown(*folders)["x predicted"] == ["1.10", "0.00 *", ""]
+    assert "x predicted: tokens/s over the plan's prediction; * outside" in said(*folders)
+    first, *_, cpu = csv.DictReader(io.StringIO(comma_separated(build_report(folders))))
+    assert float(first["predicted_tokens_per_s_low"]) < predicted < float(first["predicted_tokens_per_s_high"])
+    assert float(first["predicted_tokens_per_s"]) == pytest.approx(predicted)
+    assert cpu["predicted_tokens_per_s"] == ""
 
 
 def test_what_varies_has_a_column_and_what_does_not_is_in_the_title(make_run):
