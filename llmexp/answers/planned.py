@@ -39,18 +39,6 @@ class PlannedSpeed(Part):
     elsewhere: bool = Field(description="published of another batch, length or number of devices, which `by` names")
 
 
-class PlannedPrediction(Part):
-    """The predicted rate of one device, with a 90 % interval, and the seconds of a step by part."""
-
-    per_device: float = Field(description="in `unit`")
-    low: float
-    high: float
-    unit: str = Field(description="such as tokens/s")
-    by: str = Field(description="runs on this hardware, measured kernels or its data sheet")
-    held_out_runs: int = Field(description="whose errors the interval comes from")
-    parts_s: dict[str, float] = Field(description="the seconds of one step by part")
-
-
 class PlannedSkip(Part):
     """Why nothing would be started."""
 
@@ -87,7 +75,6 @@ class PlannedRun(Answer):
     memory: PlannedMemory | None = Field(description="what `fits` rests on")
     skipped: PlannedSkip | None = Field(description="why the run would be skipped at once; null where it would start")
     speed: PlannedSpeed | None
-    predicted: PlannedPrediction | None = Field(None, description="null where a run is not predicted")
     cost: PlannedCost
     plan: Annotated[SerializeAsAny[RunPlan], BeforeValidator(_as_plan)] = Field(
         description="all that is decided, as in the run's plan.json, with a schema version of its own"
@@ -105,7 +92,6 @@ def planned_run(cost: Cost) -> PlannedRun:
         memory=_memory(fit),
         skipped=PlannedSkip(code=skip.code, reason=skip.reason) if skip else None,
         speed=_speed(cost),
-        predicted=_predicted(cost),
         cost=PlannedCost(held_s=cost.held_s, device_hours=cost.device_hours, usd=cost.usd, source=cost.source),
         plan=plan,
     )
@@ -121,18 +107,3 @@ def _speed(cost: Cost) -> PlannedSpeed | None:
         return None
     unit = cost.plan.rate_unit
     return PlannedSpeed(per_device=speed.per_device, unit=unit, by=speed.by, elsewhere=speed.elsewhere)
-
-
-def _predicted(cost: Cost) -> PlannedPrediction | None:
-    found, devices = cost.predicted, cost.plan.devices
-    if found is None:
-        return None
-    return PlannedPrediction(
-        per_device=found.rate / devices,
-        low=found.low / devices,
-        high=found.high / devices,
-        unit=cost.plan.rate_unit,
-        by=found.source,
-        held_out_runs=found.interval.runs,
-        parts_s=dict(found.parts_s),
-    )

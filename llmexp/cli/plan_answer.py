@@ -52,7 +52,7 @@ def budget_cost(cost: Cost, budget: TrainingBudget) -> TrainingCost | None:
 
 def expected_rate(cost: Cost) -> float | None:
     """Return the rate of all devices: that of such a run, else the predicted one, else that of another batch."""
-    speed, predicted = cost.speed, cost.predicted
+    speed, predicted = cost.speed, cost.plan.predicted
     if predicted and (speed is None or speed.elsewhere):
         return predicted.rate
     return speed.per_device * cost.plan.devices if speed else None
@@ -60,7 +60,7 @@ def expected_rate(cost: Cost) -> float | None:
 
 def of_device(cost: Cost) -> tuple[str, str, str]:
     """Return the predicted tokens/s of one device and the ends of its 90 % interval; empty where there is none."""
-    predicted, devices = cost.predicted, cost.plan.devices
+    predicted, devices = cost.plan.predicted, cost.plan.devices
     if predicted is None:
         return "", "", ""
     rates = (predicted.rate, predicted.low, predicted.high)
@@ -105,7 +105,7 @@ def _fits(plan: RunPlan) -> str:
 
 def _speed(cost: Cost) -> str:
     speed, plan = cost.speed, cost.plan
-    if speed is None or (speed.elsewhere and cost.predicted):
+    if speed is None or (speed.elsewhere and plan.predicted):
         return ""
     device = "rank" if plan.config.hardware.device == "cpu" else "GPU"
     return f"about {rounded(speed.per_device)} {plan.rate_unit} a {device}, by {speed.by}"
@@ -113,9 +113,9 @@ def _speed(cost: Cost) -> str:
 
 def _predicted(cost: Cost) -> str:
     rate, low, high = of_device(cost)
-    if cost.predicted is None:
+    if cost.plan.predicted is None:
         return ""
-    found = cost.predicted
+    found = cost.plan.predicted
     return (
         f"{rate} {cost.plan.rate_unit} a GPU ({low} to {high} in 9 of 10), by {found.source}; most time: {found.most}"
     )

@@ -38,7 +38,7 @@ _STAYING = ("#", "fits")
 def _cells(cost: Cost, notes: list[str], budget: TrainingBudget | None) -> list[str]:
     plan, fit, skip = cost.plan, fit_of_plan(cost.plan), certain_skip(cost.plan)
     own = own_speed(cost)
-    taken = budget_cost(cost, budget) if budget and (own or cost.predicted) else None
+    taken = budget_cost(cost, budget) if budget and (own or plan.predicted) else None
     asked = [duration(taken.time_s), "" if taken.usd is None else rounded(taken.usd)] if taken else ["", ""]
     sizes = [f"{size / GIB:.1f}" for size in (fit.state, fit.rest, fit.capacity)] if fit else ["", "", ""]
     speed = rounded(own.per_device) if own else ""
@@ -80,9 +80,9 @@ def _legend(costs: Sequence[Cost]) -> list[str]:
 
 def _bases(costs: Sequence[Cost]) -> Iterator[str]:
     """Yield what predictions go by, and how far off nine of ten such predictions were at most."""
-    shown = [cost.predicted for cost in costs if cost.predicted and not certain_skip(cost.plan)]
-    for source, interval in dict.fromkeys((one.source, one.interval) for one in shown):
-        ends = f"{interval.low:.2f} to {interval.high:.2f} times that in 9 of 10 runs"
+    found = [cost.plan.predicted for cost in costs if cost.plan.predicted and not certain_skip(cost.plan)]
+    for source, low, high in dict.fromkeys((one.source, *(f"{end:.2f}" for end in one.holds)) for one in found):
+        ends = f"{low} to {high} times that in 9 of 10 runs"
         yield f"{PREDICTED}: {costs[0].plan.rate_unit} of a device by {source}, {ends}; docs/prediction.md"
 
 

@@ -15,6 +15,7 @@ from pydantic import ConfigDict, Field, computed_field, field_validator, model_v
 from llmexp.errors import ConfigError, RecordError
 from llmexp.record.memory import MemoryEstimate
 from llmexp.record.naming import name_of
+from llmexp.record.predicted import Prediction
 from llmexp.record.reading import parsed, read_text
 from llmexp.record.samples import Record
 from llmexp.record.skip import Skip
@@ -72,6 +73,9 @@ class PlanFile(Record):
     devices: int = Field(description="that they compute on; on cpu a rank counts as a device")
     memory: MemoryEstimate | None = Field(
         None, description="what a rank holds for certain; None where nothing is known before it starts"
+    )
+    predicted: Prediction | None = Field(
+        None, description="the rate that was expected when the run was planned; None where it is not predicted"
     )
     engine_config: dict[str, Any]
     command: Command

@@ -23,7 +23,6 @@ from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunStatus
 from llmexp.registry import get_task, published_rate, published_speed, references
 from llmexp.sweep.resume import why_again
-from llmexp.tasks.prediction import Prediction
 
 # The time that an earlier run held its devices is evidence only where the run ended by itself.
 _TELLING = (RunStatus.SUCCESS, RunStatus.OOM, RunStatus.TIMEOUT)
@@ -74,7 +73,6 @@ class Cost:
     held_s: float | None
     source: str
     speed: Speed | None = None
-    predicted: Prediction | None = None
 
     @property
     def device_hours(self) -> float | None:
@@ -111,7 +109,10 @@ class _History:
 def costs_of(plans: Sequence[RunPlan], folders: Sequence[RunFolder]) -> list[Cost]:
     """Return the cost of each plan; `folders` gives each plan's folder in the same order."""
     history = _read_history(Path(plans[0].config.sweep.outputs))
-    return [_cost(plan, folder, history) for plan, folder in zip(plans, folders, strict=True)]
+    return [
+        Cost(plan, *_held_s(plan, folder, history), _speed(plan, history))
+        for plan, folder in zip(plans, folders, strict=True)
+    ]
 
 
 def cost_line(costs: Sequence[Cost]) -> str:
@@ -193,14 +194,7 @@ def _read_history(outputs: Path) -> _History:
     return history
 
 
-def _cost(plan: RunPlan, folder: RunFolder, history: _History) -> Cost:
-    predicted = get_task(plan.config.task.name).predict(plan)
-    return Cost(plan, *_held_s(plan, folder, history, predicted), _speed(plan, history), predicted)
-
-
-def _held_s(
-    plan: RunPlan, folder: RunFolder, history: _History, predicted: Prediction | None
-) -> tuple[float | None, str]:
+def _held_s(plan: RunPlan, folder: RunFolder, history: _History) -> tuple[float | None, str]:
     if certain_skip(plan) or _is_kept(plan, folder):
         return 0.0, "nothing"
     if plan.id in history.held_s:
@@ -214,8 +208,8 @@ def _held_s(
     for each_s, source in ((plan.load_s, "rates"), (plan.limit_s, "limits")):
         if each_s:
             return plan.config.measure.repeats * each_s, source
-    if predicted and not get_task(plan.config.task.name).may_end_early(plan):
-        return work_of(plan) / predicted.rate, "predicted"
+    if plan.predicted and not get_task(plan.config.task.name).may_end_early(plan):
+        return work_of(plan) / plan.predicted.rate, "predicted"
     at_least_s = _at_peak_s(plan)
     return (at_least_s, "peak") if at_least_s >= LEAST_S else (None, "unknown")
 

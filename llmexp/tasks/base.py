@@ -22,7 +22,6 @@ from llmexp.record.samples import RankSummary, Sample
 from llmexp.report.row import Row
 from llmexp.report.section import ReportSection
 from llmexp.schema import RunConfig
-from llmexp.tasks.prediction import Prediction
 
 C = TypeVar("C", bound=RunConfig)
 P = TypeVar("P", bound=RunPlan)
@@ -54,10 +53,6 @@ class TaskPlanning(ABC, Generic[C, P]):
 
     def fit(self, plan: P) -> Fit | None:
         """Return how the run is expected to fit its devices; None where that is not known."""
-        return None
-
-    def predict(self, plan: P) -> Prediction | None:
-        """Return the rate that is expected before anything is measured; None where it is not predicted."""
         return None
 
     def warning(self, plan: P) -> str:

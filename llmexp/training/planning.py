@@ -34,6 +34,7 @@ from llmexp.training.plan.moments import moment_bytes
 from llmexp.training.plan.share import shares_of
 from llmexp.training.plan.tokens import with_steps_of_budget
 from llmexp.training.plan.training_plan import AtomChange, TrainingPlan
+from llmexp.training.predict import predict
 
 
 def plan_training(config: TrainingConfig) -> TrainingPlan:
@@ -56,7 +57,7 @@ def plan_training(config: TrainingConfig) -> TrainingPlan:
         recomputes_whole=engine.recomputes_whole(techniques),
     )
     native = _merged(engine.native_config(config, techniques, dims), config.engine.options)
-    return TrainingPlan(
+    made = TrainingPlan(
         id=identity(config, native, {"method": str(method)} | _contents(config)),
         processes=dims.world_size,
         devices=dims.world_size,
@@ -73,6 +74,7 @@ def plan_training(config: TrainingConfig) -> TrainingPlan:
         config=config,
         **_counts(shape, run, method).in_plan,
     )
+    return made if made.skip else made.model_copy(update={"predicted": predict(made)})
 
 
 def training_engine(config: TrainingConfig) -> TrainingEngine:

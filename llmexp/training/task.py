@@ -18,7 +18,6 @@ from llmexp.record.result import Doubt, DoubtKind, Metric, ResultPoint, RunResul
 from llmexp.record.samples import StepSample, TrainingSummary
 from llmexp.report.row import Row
 from llmexp.tasks.base import Task
-from llmexp.tasks.prediction import Prediction
 from llmexp.tasks.resolve import resolve
 from llmexp.training.config import TrainingConfig
 from llmexp.training.convergence import divergence
@@ -28,7 +27,6 @@ from llmexp.training.outside_metrics import all_metrics
 from llmexp.training.plan.fit import fit_of
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.planning import plan_training
-from llmexp.training.predict import predict
 from llmexp.training.repeats import RunConstants, TrainingRepeat
 from llmexp.training.report.row import TrainingRow
 from llmexp.training.report.searched_batch_plot import draw_search
@@ -79,10 +77,6 @@ class Training(Task[TrainingConfig, TrainingPlan]):
     def fit(self, plan: TrainingPlan) -> Fit | None:
         """Return how the run fits by its training state, which is certain, and by an estimate of its activations."""
         return fit_of(plan, plan.batch.micro)
-
-    def predict(self, plan: TrainingPlan) -> Prediction | None:
-        """Return tokens/s by the step's work and the rates of the hardware."""
-        return predict(plan)
 
     def warning(self, plan: TrainingPlan) -> str:
         """Say what precision=auto chose, or what bf16 costs here."""

@@ -128,7 +128,8 @@ class TrainingPlan(RunPlan):
         degrees = {f"parallelism.{name}": degree for name, degree in self.dims.degrees.items() if degree > 1}
         batch = {"batch.micro": self.batch.micro, "batch.accumulation": self.batch.accumulation}
         work = batch | {"batch.global": self.batch.global_, "data.seq_len": self.config.data.seq_len}
-        return {"method": self.method} | work | degrees | known
+        predicted = {"predicted_tokens_per_s": f"{self.predicted.rate:.4g}"} if self.predicted else {}
+        return {"method": self.method} | work | degrees | known | predicted
 
     @property
     def in_result(self) -> dict[str, Any]:

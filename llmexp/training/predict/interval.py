@@ -5,7 +5,6 @@ The quantiles of these errors are carried with the constants, by group; a group 
 
 from __future__ import annotations
 
-from llmexp.tasks.prediction import ErrorInterval
 from llmexp.training.predict.rates import FITTED, constants
 
 
@@ -16,7 +15,7 @@ def group_of(task: str, source: str, *, offloads: bool) -> str:
     return f"other hardware, {'with' if offloads else 'without'} offload"
 
 
-def interval_of(group: str) -> ErrorInterval:
-    """Return the interval of a group of runs."""
+def interval_of(group: str) -> tuple[float, float, int]:
+    """Return the ends of a group's 90 % interval as shares of a prediction, and the number of held-out runs behind."""
     low, high, runs = constants()["intervals"][group]
-    return ErrorInterval(low, high, runs)
+    return low, high, runs

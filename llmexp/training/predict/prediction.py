@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from llmexp.inputs.shape import shape_of
-from llmexp.tasks.prediction import Prediction
+from llmexp.record.predicted import Prediction
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.predict.interval import group_of, interval_of
 from llmexp.training.predict.rates import missing, rates_of
@@ -21,7 +21,10 @@ def predict(plan: TrainingPlan) -> Prediction | None:
     rates, source = rates_of(plan.config.hardware, plan.config.precision.products, plan.dims.dp)
     step = step_time(work_of(plan), rates)
     group = group_of(plan.config.task.name, source, offloads=plan.techniques.offload_optimizer)
-    return Prediction(plan.amount / step.whole, interval_of(group), source, step.parts_s)
+    rate, (low, high, runs) = plan.amount / step.whole, interval_of(group)
+    return Prediction(
+        rate=rate, low=low * rate, high=high * rate, held_out_runs=runs, source=source, parts_s=step.parts_s
+    )
 
 
 def unpredicted(plan: TrainingPlan) -> str:

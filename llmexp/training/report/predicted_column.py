@@ -1,4 +1,4 @@
-"""Each row's measured speed beside the one that its plan would have been predicted to have."""
+"""Each row's measured speed beside the one that its plan had predicted."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ PREDICTED_LEGEND = f"{PREDICTED}: tokens/s over the plan's prediction; * outside
 
 def over_predicted_cell(row: TrainingRow) -> str:
     """Return measured over predicted speed; empty where either is missing."""
-    share, predicted = row.over_predicted, row.predicted
+    share, predicted = row.over_predicted, row.plan.predicted
     if share is None or predicted is None:
         return ""
-    is_inside = predicted.interval.low <= share <= predicted.interval.high
+    is_inside = predicted.holds[0] <= share <= predicted.holds[1]
     return f"{share:.2f}" + " *" * (not is_inside)
 
 
 def predicted_values(row: TrainingRow) -> dict[str, Any]:
     """Return the predicted tokens/s and the ends of their interval, by the names of the CSV."""
-    found = row.predicted
+    found = row.plan.predicted
     return {
         "predicted_tokens_per_s": found and found.rate,
         "predicted_tokens_per_s_low": found and found.low,

@@ -8,9 +8,7 @@ from typing import Any
 
 from llmexp.record.result import Batch, Metric
 from llmexp.report.row import Row
-from llmexp.tasks.prediction import Prediction
 from llmexp.training.plan.training_plan import TrainingPlan
-from llmexp.training.predict import predict
 from llmexp.training.report.trained import asked_training, read_trained
 from llmexp.training.trained_run import TrainedRun
 
@@ -42,15 +40,11 @@ class TrainingRow(Row):
         )
         return own | {"optimizer": optimizer, "global batch": plan.batch.global_} | counts | adapter
 
-    @cached_property
-    def predicted(self) -> Prediction | None:
-        """What the plan's speed would have been predicted to be, by this version of llmexp."""
-        return predict(self.plan)
-
     @property
     def over_predicted(self) -> float | None:
-        """The measured rate over the predicted one; None where either is missing."""
-        return self.rate.mean / self.predicted.rate if self.rate and self.predicted else None
+        """The measured rate over the one that the plan had predicted; None where either is missing."""
+        predicted = self.plan.predicted
+        return self.rate.mean / predicted.rate if self.rate and predicted else None
 
     @property
     def model(self) -> str:

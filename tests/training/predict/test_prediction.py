@@ -7,8 +7,7 @@ from statistics import median
 import pytest
 
 from llmexp.paper.printed import paper_cell
-from llmexp.registry import get_task
-from llmexp.tasks.prediction import Prediction
+from llmexp.record.predicted import Prediction
 from llmexp.training.predict import predict, unpredicted
 from tests.planning import make_plan, make_plans, table03_methods
 
@@ -16,7 +15,7 @@ WORDS = ("model=7b", "hardware=a800", "precision=bf16_pure", "data.seq_len=350",
 
 
 def predicted(*words: str) -> Prediction:
-    found = predict(make_plan(*WORDS, *words))
+    found = make_plan(*WORDS, *words).predicted
     assert found is not None
     return found
 
@@ -26,7 +25,7 @@ def test_the_papers_cells_that_the_constants_are_fitted_to_come_out() -> None:
     cells = {method: paper_cell("7b", method, "a800", 1) for method in plans}
     speeds = {method: cell.tokens_per_s for method, cell in cells.items() if cell and cell.tokens_per_s}
     assert len(speeds) == 22
-    off = {method: abs(predict(plans[method]).rate / speed - 1) for method, speed in speeds.items()}
+    off = {method: abs(plans[method].predicted.rate / speed - 1) for method, speed in speeds.items()}
     assert median(off.values()) < 0.06, off
     assert max(off.values()) < 0.25, off
 
@@ -85,7 +84,7 @@ def test_it_says_what_the_rates_go_by(hardware: str, source: str) -> None:
     found = predicted("method=F+Z3", f"hardware={hardware}")
     assert found.source == source
     assert found.low < found.rate < found.high
-    assert found.interval.runs >= 20
+    assert found.held_out_runs >= 20
 
 
 def test_hardware_without_runs_of_its_own_has_a_wider_interval() -> None:
@@ -122,4 +121,12 @@ def test_what_is_not_predicted_has_a_reason(words, reason: str) -> None:
 
 def test_other_tasks_are_not_predicted() -> None:
     plan = make_plan("task=serve", "model=7b", "hardware=a800", "serve.rate=[1]")
-    assert get_task("serve").predict(plan) is None
+    assert plan.predicted is None
+
+
+def test_a_plan_keeps_its_prediction_and_a_skip_has_none() -> None:
+    plan = make_plan(*WORDS, "method=F")
+    assert plan.predicted == predict(plan)
+    assert plan.params["predicted_tokens_per_s"] == f"{plan.predicted.rate:.4g}"
+    assert type(plan).model_validate_json(plan.model_dump_json()).predicted == plan.predicted
+    assert make_plan(*WORDS, "method=F", "engine=torch", "method=Z2+O").predicted is None

@@ -159,7 +159,7 @@ def test_a_measured_speed_stands_beside_its_prediction(make_run):
     sheet |= {"device": "cuda", "interconnect_bandwidth_bytes_per_s": 200e9}
     hardware = {f"hardware__{name}": value for name, value in sheet.items()} | A800
     (slow,) = build_report([make_run("F", metrics={"tokens_per_s": 1.0}, **hardware)]).sections[0].rows
-    predicted = slow.predicted.rate
+    predicted = slow.plan.predicted.rate
     folders = [
         make_run("F", metrics={"tokens_per_s": 1.1 * predicted}, **hardware),
         make_run("R", metrics={"tokens_per_s": 1.0}, **hardware),
