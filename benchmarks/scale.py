@@ -18,7 +18,8 @@ from benchmarks.process import cost_of
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.index import INDEX
 from llmexp.record.mlflow import sync
-from llmexp.record.mlflow.content import RunContent, read
+from llmexp.record.mlflow.tags import status_of, tags_of
+from llmexp.record.trackers.content import RunContent, read
 from llmexp.schema import TrackingConfig
 
 SWEEPS, RUNS = 50, 200
@@ -113,10 +114,10 @@ class _Bare:
         from mlflow.entities import Metric, Param, RunTag
 
         for content in contents:
-            run_id = self._client.create_run(self._experiment, 0, content.tags, content.name).info.run_id
+            run_id = self._client.create_run(self._experiment, 0, tags_of(content), content.name).info.run_id
             metrics = [Metric(point.name, point.value, point.at_ms, point.step) for point in content.points()]
             self._client.log_batch(run_id, metrics, [Param(name, value) for name, value in content.params.items()])
-            self._client.set_terminated(run_id, content.mlflow_status, 1)
+            self._client.set_terminated(run_id, status_of(content), 1)
             self._client.log_batch(run_id, tags=[RunTag("note", content.note), RunTag("digest", content.digest)])
 
 

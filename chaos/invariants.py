@@ -12,10 +12,10 @@ from typing import Any
 
 from chaos.surroundings import Surroundings
 from llmexp.record.folder import RunFolder, find_runs
-from llmexp.record.mlflow.content import read
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunStatus
 from llmexp.record.samples import StepSample, read_samples
+from llmexp.record.trackers.content import read
 from llmexp.registry import get_task
 
 COLUMNS = re.compile(r"  +")

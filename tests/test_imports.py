@@ -293,7 +293,7 @@ def test_a_worker_reaches_no_drivers_side(worker: str) -> None:
         ("launchers.deepspeed.worker", "from llmexp.serving.record.requests import RequestSample"),
         ("launchers.rank.frame", "from llmexp.training.config import TrainingConfig"),
         ("frame.levels", "from llmexp.serving.record.requests import RequestSample"),
-        ("record.mlflow.points", "def f():\n    from llmexp.micro.record import CallSample"),
+        ("record.trackers.points", "def f():\n    from llmexp.micro.record import CallSample"),
         ("training.report.section", "from llmexp.paper.printed import SOURCE"),
         ("cli.published", "def f():\n    from llmexp.paper.reference import PAPER"),
         ("cli.jobs", "from hydra._internal.hydra import Hydra"),

@@ -8,7 +8,7 @@ import pytest
 
 from llmexp.record.breakdown import RunBreakdown, read_breakdown
 from llmexp.record.folder import RunFolder, find_runs
-from llmexp.record.mlflow.points import Window, breakdown_points
+from llmexp.record.trackers.points import Window, breakdown_points
 from llmexp.training.plan.training_plan import TrainingPlan
 
 TINY = ("model=tiny", "hardware=cpu", "measure=smoke", "precision=fp32", "tracking=none")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -63,6 +64,12 @@ def redact(text: str) -> str:
         text = form.hide(text, HIDDEN)
     text = _ASSIGNED.sub(_without_value, _AUTHORIZATION.sub(rf"\g<1>{HIDDEN}", text))
     return _QUERY_SECRET.sub(rf"\g<1>{HIDDEN}", text)
+
+
+def redact_values(values: Mapping[str, str]) -> Mapping[str, str]:
+    """Hide secrets in values; all values are searched at once first, because a search of each alone takes longer."""
+    together = "\n".join(values.values())
+    return values if redact(together) == together else {name: redact(value) for name, value in values.items()}
 
 
 def redact_all(values: Any) -> Any:

@@ -17,7 +17,7 @@ import pytest
 
 from llmexp.cli.copying import copy_missing
 from llmexp.record.folder import RunFolder, find_runs
-from llmexp.record.mlflow.content import DIGEST_TAG
+from llmexp.record.mlflow.tags import DIGEST_TAG
 
 RECORDS = ("plan.json", "result.json", "events.jsonl")
 OBEYED = "\x1b]0;owned\x07\x1b[2J"

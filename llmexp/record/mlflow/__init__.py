@@ -1,7 +1,6 @@
-"""MLflow is a sink: a copy of run folders that can be made again from them at any time. Nothing else imports mlflow.
+"""MLflow, the main tracker. Nothing else imports mlflow; what a run's folder holds is read by record.trackers.
 
-content    describes a run's folder in MLflow's terms
-points     turns a run's metrics into points
+tags       has a run's tags and status, and the names by which runs are found again
 store      finds MLflow's store and opens a client for it
 experiment makes the calls that the tracker needs in one experiment, each before a deadline
 parents    keeps one parent run for each sweep
@@ -17,9 +16,10 @@ ui         serves MLflow's own web page over the same store
 
 from llmexp.record.mlflow.live import followed
 from llmexp.record.mlflow.overview import Overview
-from llmexp.record.mlflow.sink import SyncSummary, has_report, lacks_report, record_report, record_runs, sync
+from llmexp.record.mlflow.sink import has_report, lacks_report, record_report, record_runs, sync
 from llmexp.record.mlflow.store import check_store, resolve_uri
 from llmexp.record.mlflow.ui import serve_ui
+from llmexp.record.trackers.summary import SyncSummary
 
 __all__ = [
     "Overview",

@@ -18,11 +18,11 @@ from pathlib import Path
 
 from llmexp.errors import LlmexpError
 from llmexp.record.folder import GOES_ON, RunFolder
-from llmexp.record.mlflow.content import RunContent, attempt_at
 from llmexp.record.mlflow.gained import Gained
-from llmexp.record.mlflow.points import Point
 from llmexp.record.mlflow.tracker import Tracker, opened
 from llmexp.record.process import die_with_parent
+from llmexp.record.trackers.content import RunContent, attempt_at
+from llmexp.record.trackers.points import Point
 from llmexp.schema import TrackingConfig
 
 EVERY_S, LONGEST_PAUSE_S = 3.0, 60.0

@@ -8,11 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from llmexp.record.folder import RunFolder
-from llmexp.record.mlflow.points import Point, RateOverTime, Window, machine_points, step_points, told_point
 from llmexp.record.plan import RunPlan
 from llmexp.record.printed import Appended
 from llmexp.record.reading import parsed
 from llmexp.record.samples import Sample
+from llmexp.record.trackers.points import Point, RateOverTime, Window, machine_points, step_points, told_point
 from llmexp.registry import get_task
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from llmexp.record.mlflow.content import ATTEMPT_TAG, DIGEST_TAG, KIND_TAG, RUN_TAG, SWEEP_TAG
+from llmexp.record.mlflow.tags import ATTEMPT_TAG, DIGEST_TAG, KIND_TAG, RUN_TAG, SWEEP_TAG
 
 _QUERY = """
 SELECT sweep.value, run.value, runs.run_uuid, digest.value, attempt.value FROM runs

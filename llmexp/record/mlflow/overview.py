@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from llmexp.record.mlflow.content import KIND_TAG
+from llmexp.record.mlflow.tags import KIND_TAG
 
 VIEW = "llmexp"
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW}"

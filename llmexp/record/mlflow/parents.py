@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import partial
 
 from llmexp.errors import RecordError
-from llmexp.record.mlflow.content import KIND_TAG, PARENT_TAG, SOURCE, SWEEP_TAG
 from llmexp.record.mlflow.experiment import Experiment
+from llmexp.record.mlflow.tags import KIND_TAG, PARENT_TAG, SOURCE, SWEEP_TAG
 
 # Drivers that write one sweep at the same time agree after two or three looks.
 MOST_LOOKS = 10

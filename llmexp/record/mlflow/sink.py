@@ -7,38 +7,23 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from llmexp.errors import RecordError
 from llmexp.record.duration import limit
 from llmexp.record.folder import RunFolder
-from llmexp.record.mlflow.content import UnreadableError, read
 from llmexp.record.mlflow.lookup import Known, known_runs, reported
 from llmexp.record.mlflow.overview import Overview
 from llmexp.record.mlflow.store import check_store, database_path, resolve_uri
 from llmexp.record.mlflow.tracker import Tracker, opened
+from llmexp.record.trackers.content import UnreadableError, read
+from llmexp.record.trackers.summary import SyncSummary
 from llmexp.schema import TrackingConfig
 
 OUTPUTS = Path("outputs")
 # From this number of runs on, looking up the whole sweep in MLflow costs less than looking up each run.
 MANY = 20
 _gave_up = threading.Event()
-
-
-@dataclass
-class SyncSummary:
-    """The numbers of runs that were written, were there already, or have not ended; and why folders are unreadable."""
-
-    written: int = 0
-    unchanged: int = 0
-    not_ended: int = 0
-    unreadable: list[str] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        counts = f"{self.written} recorded, {self.unchanged} unchanged"
-        counts += f", {self.not_ended} not ended" if self.not_ended else ""
-        return counts + (f", {len(self.unreadable)} unreadable" if self.unreadable else "")
 
 
 def record_runs(folders: Sequence[RunFolder], tracking: TrackingConfig) -> None:

@@ -14,23 +14,24 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from llmexp.errors import RecordError
-from llmexp.record.mlflow.content import (
+from llmexp.record.mlflow.experiment import Experiment
+from llmexp.record.mlflow.lookup import Recorded, known_runs
+from llmexp.record.mlflow.overview import OF_TRAINING, Overview
+from llmexp.record.mlflow.parents import Parents
+from llmexp.record.mlflow.store import only_writer, resolve_uri
+from llmexp.record.mlflow.tags import (
     ATTEMPT_TAG,
     DIGEST_TAG,
     KIND_TAG,
     PARENT_TAG,
     RUN_TAG,
     SWEEP_TAG,
-    RunContent,
-    attempt_at,
+    status_of,
+    tags_of,
 )
-from llmexp.record.mlflow.experiment import Experiment
-from llmexp.record.mlflow.lookup import Recorded, known_runs
-from llmexp.record.mlflow.overview import OF_TRAINING, Overview
-from llmexp.record.mlflow.parents import Parents
-from llmexp.record.mlflow.points import Point
-from llmexp.record.mlflow.store import only_writer, resolve_uri
-from llmexp.record.redact import redact
+from llmexp.record.redact import redact, redact_values
+from llmexp.record.trackers.content import TEXT_SUFFIXES, RunContent, attempt_at
+from llmexp.record.trackers.points import Point
 from llmexp.schema import TrackingConfig
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ MOST_LOOKS = 10
 PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
 LONGEST_TAG = 8000  # characters, a limit of MLflow's API
 LONGEST_REASON = 200
-_TEXT_SUFFIXES = (".json", ".jsonl", ".txt", ".md", ".csv", ".log", ".diff")
 
 
 class Tracker:
@@ -161,7 +161,7 @@ class Tracker:
         begun = [run for run in found if run.attempt == attempt and not run.digest] if attempt else []
         for run in begun[:1]:
             kept = self._client.get_run(run.run_id).data.params
-            if kept.items() <= _redacted(content.params).items():
+            if kept.items() <= redact_values(content.params).items():
                 return [run]
         return []
 
@@ -182,7 +182,7 @@ class Tracker:
             files = {path.relative_to(content.folder.path).as_posix(): path for path in content.files()}
             self._log_files(run, files)
             self._log_text(run, redact(json.dumps(content.environment, indent=2)), "environment.json")
-            self._client.set_terminated(run.run_id, content.mlflow_status, end_ms)
+            self._client.set_terminated(run.run_id, status_of(content), end_ms)
             self._experiment.set_tags(
                 run.run_id, {NOTE_TAG: _note(run.run_id, content.note, files), DIGEST_TAG: content.digest}
             )
@@ -195,12 +195,13 @@ class Tracker:
 
     def _tags(self, content: RunContent) -> dict[str, str]:
         parent = self._parents.of(content.sweep, round(1e3 * content.window.start_s))
-        return {name: value[:LONGEST_TAG] for name, value in _redacted(content.tags).items()} | {PARENT_TAG: parent}
+        tags = redact_values(tags_of(content))
+        return {name: value[:LONGEST_TAG] for name, value in tags.items()} | {PARENT_TAG: parent}
 
     def _log_files(self, run: RunInfo, files: Mapping[str, Path]) -> None:
         """Copy files to artifacts of the given names, with secrets in texts hidden."""
         for name, path in files.items():
-            text = path.read_text(errors="replace") if path.suffix in _TEXT_SUFFIXES else ""
+            text = path.read_text(errors="replace") if path.suffix in TEXT_SUFFIXES else ""
             clean = redact(text)
             if clean != text:
                 self._log_text(run, clean, name)
@@ -228,7 +229,7 @@ class Tracker:
         from mlflow.entities import Metric, Param
 
         metrics = [Metric(point.name, point.value, point.at_ms, point.step) for point in points]
-        self._client.log_batch(run_id, metrics, [Param(name, value) for name, value in _redacted(params).items()])
+        self._client.log_batch(run_id, metrics, [Param(name, value) for name, value in redact_values(params).items()])
 
 
 @contextmanager
@@ -248,12 +249,6 @@ def opened(tracking: TrackingConfig, outputs: Path, deadline_s: float) -> Iterat
 def _recorded(run: Run) -> Recorded:
     tags = run.data.tags
     return Recorded(run.info.run_id, tags.get(DIGEST_TAG), tags.get(ATTEMPT_TAG))
-
-
-def _redacted(values: Mapping[str, str]) -> Mapping[str, str]:
-    """Hide secrets in values; all values are searched at once first, because a search of each alone takes longer."""
-    together = "\n".join(values.values())
-    return values if redact(together) == together else {name: redact(value) for name, value in values.items()}
 
 
 def _place(folder: Path, name: str) -> Path:

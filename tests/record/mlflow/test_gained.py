@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from llmexp.record.folder import RunFolder
-from llmexp.record.mlflow.content import read
 from llmexp.record.mlflow.gained import Gained
-from llmexp.record.mlflow.points import Point, Window
 from llmexp.record.plan import RunPlan
+from llmexp.record.trackers.content import read
+from llmexp.record.trackers.points import Point, Window
 from llmexp.tasks.base import TaskSeries
 
 FROM_S = 2_000_000_000.0

@@ -7,9 +7,9 @@ import math
 import pytest
 
 from llmexp.record.mlflow import record_runs
-from llmexp.record.mlflow.content import RunContent
-from llmexp.record.mlflow.points import Point
 from llmexp.record.mlflow.tracker import opened
+from llmexp.record.trackers.content import RunContent
+from llmexp.record.trackers.points import Point
 from llmexp.record.writing import write_atomically
 
 

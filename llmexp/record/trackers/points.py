@@ -106,7 +106,7 @@ class RateOverTime:
 
 
 def result_points(result: RunResult | None, window: Window) -> Iterator[Point]:
-    """Yield the means with their deviations, the ends of the rate's interval, and the further answers by number."""
+    """Yield the means with their deviations, and the ends of the rate's interval."""
     at_ms = round(1e3 * window.end_s)
     for name, metric in (result.metrics if result else {}).items():
         if metric is None:
@@ -117,6 +117,11 @@ def result_points(result: RunResult | None, window: Window) -> Iterator[Point]:
             if value is not None:
                 yield Point(f"{name}_{deviation}", value, at_ms)
     yield from _interval_points(result.stability if result else None, at_ms)
+
+
+def answer_points(result: RunResult | None, window: Window) -> Iterator[Point]:
+    """Yield the further answers of a run that has several, with their numbers as steps."""
+    at_ms = round(1e3 * window.end_s)
     for number, point in enumerate(result.points if result else ()):
         yield from (
             Point(f"points/{name}", metric.mean, at_ms, number) for name, metric in point.metrics.items() if metric

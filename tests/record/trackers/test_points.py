@@ -4,9 +4,9 @@ from types import SimpleNamespace
 import pytest
 
 from llmexp.record.folder import RunFolder
-from llmexp.record.mlflow.content import read
-from llmexp.record.mlflow.points import Point, RateOverTime, Window, sample_points, series_points, system_points
 from llmexp.record.plan import RunPlan
+from llmexp.record.trackers.content import read
+from llmexp.record.trackers.points import Point, RateOverTime, Window, sample_points, series_points, system_points
 from llmexp.serving.record.requests import RequestSample
 from llmexp.tasks.base import TaskSeries
 

@@ -1,10 +1,11 @@
-"""The content of a run's folder in MLflow's terms; this module only reads files."""
+"""The content of a run's folder in the terms that trackers share; this module only reads files."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
+from collections.abc import Callable
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -12,37 +13,27 @@ from typing import Any
 
 from llmexp.errors import RecordError
 from llmexp.record.folder import GOES_ON, PREVIOUS, TRIALS, RunFolder
-from llmexp.record.mlflow.choices import chosen
-from llmexp.record.mlflow.points import (
+from llmexp.record.naming import distinguishing_overrides, name_of
+from llmexp.record.plan import RunPlan
+from llmexp.record.result import RunResult
+from llmexp.record.samples import Sample, read_samples
+from llmexp.record.trackers.choices import chosen
+from llmexp.record.trackers.points import (
     Point,
     Window,
+    answer_points,
     breakdown_points,
     result_points,
     sample_points,
     series_points,
     system_points,
 )
-from llmexp.record.naming import distinguishing_overrides, name_of
-from llmexp.record.plan import RunPlan
-from llmexp.record.result import RunResult, RunStatus
-from llmexp.record.samples import Sample, read_samples
 
-# Tags by which runs are found again; the plain tags beside them are for people, who may edit them.
-RUN_TAG, SWEEP_TAG, STATUS_TAG, DIGEST_TAG, KIND_TAG, ATTEMPT_TAG = (
-    "llmexp.run",
-    "llmexp.sweep",
-    "llmexp.status",
-    "llmexp.digest",
-    "llmexp.kind",
-    "llmexp.attempt",
-)
-# Tags that MLflow itself reads.
-PARENT_TAG, COMMIT_TAG = "mlflow.parentRunId", "mlflow.source.git.commit"
-SOURCE = {"mlflow.source.name": "llmexp", "mlflow.source.type": "LOCAL"}
 LONGEST_VALUE = 500
+# Files in which secrets are hidden wherever they are copied.
+TEXT_SUFFIXES = (".json", ".jsonl", ".txt", ".md", ".csv", ".log", ".diff")
 # A server refuses or changes other names: '#', '%23' and a line's end stand for something else in its addresses.
 _ARTIFACT_NAME = re.compile(r"[\w.+=@, ()-]+")
-_FINISHED = (RunStatus.SUCCESS, RunStatus.OOM, RunStatus.SKIPPED)
 
 
 class UnreadableError(RecordError):
@@ -62,9 +53,12 @@ class RunContent:
     @property
     def name(self) -> str:
         """The model, the method and all other words of what is measured, as any other run may stand beside it there."""
-        return name_of(
-            self.plan.name_fields.values(), distinguishing_overrides(self.plan.overrides, self.plan.name_fields)
-        )
+        return name_of(self.plan.name_fields.values(), self.words)
+
+    @property
+    def words(self) -> list[str]:
+        """The words of its command that tell it from others of its model and method."""
+        return distinguishing_overrides(self.plan.overrides, self.plan.name_fields)
 
     @property
     def id(self) -> str:
@@ -75,13 +69,6 @@ class RunContent:
     def sweep(self) -> str:
         """The sweep's name."""
         return self.plan.config.sweep.name
-
-    @property
-    def mlflow_status(self) -> str:
-        """MLflow's status: FINISHED where the run gave an answer; the status tag says which one."""
-        if self.state in _FINISHED:
-            return "FINISHED"
-        return "KILLED" if self.state == RunStatus.KILLED else "FAILED"
 
     @cached_property
     def digest(self) -> str:
@@ -113,7 +100,7 @@ class RunContent:
 
     @property
     def tags(self) -> dict[str, str]:
-        """The tags: the run in words, those by which it is found again, and those that MLflow shows on its page."""
+        """The tags: the run in words, for people and their searches."""
         result = self._result
         config = self.plan.config
         groups = {
@@ -131,9 +118,13 @@ class RunContent:
                 "stability_reasons": result.stability.words,
             }
             measured |= {"concurrent_runs": _cut("; ".join(result.stability.concurrent_runs))}
-        bookkeeping = {RUN_TAG: self.id, SWEEP_TAG: self.sweep, STATUS_TAG: self.state, KIND_TAG: "run"}
-        commit = {COMMIT_TAG: ((self.environment.get("git") or {}).get("llmexp") or {}).get("commit")}
-        return {name: value for name, value in (plain | measured | bookkeeping | SOURCE | commit).items() if value}
+        return {name: value for name, value in (plain | measured).items() if value}
+
+    @property
+    def commit(self) -> str | None:
+        """The commit of llmexp's checkout; None where it was installed otherwise."""
+        commit: str | None = ((self.environment.get("git") or {}).get("llmexp") or {}).get("commit")
+        return commit
 
     @property
     def note(self) -> str:
@@ -165,13 +156,29 @@ class RunContent:
         return self._result.environment if self._result else {}
 
     def points(self) -> list[Point]:
-        """Return all values of all metrics, final ones first, as the run's page lists them; raises UnreadableError."""
+        """Return all values of all metrics, final ones first, as a run's page lists them; raises UnreadableError."""
+        return [*self.finals(), *self.series()]
+
+    def finals(self) -> list[Point]:
+        """Return the values that the run has once: its metrics, and the shares of profiled steps."""
+        return self._read(
+            lambda: [*result_points(self._result, self.window), *breakdown_points(self.folder, self.window)]
+        )
+
+    def series(self) -> list[Point]:
+        """Return the values over steps: of samples, of the machine, of further answers; raises UnreadableError."""
+        return self._read(
+            lambda: [
+                *answer_points(self._result, self.window),
+                *sample_points(self.folder, self.plan, self.window),
+                *series_points(self.folder, self.plan, self.window),
+                *(point for path in self.folder.systems() for point in system_points(path, self.window)),
+            ]
+        )
+
+    def _read(self, points: Callable[[], list[Point]]) -> list[Point]:
         try:
-            samples = sample_points(self.folder, self.plan, self.window)
-            beside = [point for path in self.folder.systems() for point in system_points(path, self.window)]
-            profiled = breakdown_points(self.folder, self.window)
-            series = series_points(self.folder, self.plan, self.window)
-            return [*result_points(self._result, self.window), *profiled, *samples, *series, *beside]
+            return points()
         except (OSError, ValueError, TypeError, LookupError, ArithmeticError) as error:
             raise UnreadableError(f"{self.folder.path} is not copied: {error!r}") from None
 
