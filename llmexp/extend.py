@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from llmexp.record.result import ResultPoint
     from llmexp.record.run_id import identity
     from llmexp.record.samples import RankSummary, Sample
+    from llmexp.record.trackers.run_tracker import RunTracker, TrackedRun
     from llmexp.report.columns import Column, ReportTable
     from llmexp.report.references.beside import Beside, ColumnPlace
     from llmexp.report.references.reference import Reference
@@ -119,6 +120,9 @@ _PLACES = {
     "View": "llmexp.report.references.view",
     "Column": "llmexp.report.columns",
     "ReportTable": "llmexp.report.columns",
+    # a tracker
+    "RunTracker": "llmexp.record.trackers.run_tracker",
+    "TrackedRun": "llmexp.record.trackers.run_tracker",
     # wrong input
     "ConfigError": "llmexp.errors",
 }
@@ -173,6 +177,7 @@ __all__ = [
     "RunConfig",
     "RunConstants",
     "RunPlan",
+    "RunTracker",
     "Sample",
     "Section",
     "ServingEngine",
@@ -180,6 +185,7 @@ __all__ = [
     "Task",
     "Techniques",
     "TorchEngine",
+    "TrackedRun",
     "TrainingConfig",
     "TrainingEngine",
     "TrainingPlan",

@@ -1,4 +1,4 @@
-"""Other installed packages add atoms, engines, tasks, families, dtypes, metrics, published references and files.
+"""Other installed packages add atoms, engines, tasks, families, dtypes, metrics, references, trackers and files.
 
 An entry point names each. A package is imported only when what it adds is asked for, except the (empty) package of its
 files.
@@ -22,6 +22,7 @@ TASKS = "llmexp.tasks"
 FAMILIES = "llmexp.families"
 DTYPES = "llmexp.dtypes"
 REFERENCES = "llmexp.references"
+TRACKERS = "llmexp.trackers"
 METRICS = "llmexp.metrics"
 CONF = "llmexp.conf"
 

@@ -1,4 +1,4 @@
-"""The tasks, the engines, the families of microbenchmarks and the published references by name.
+"""The tasks, engines, families of microbenchmarks, published references and trackers by name.
 
 Other packages add theirs. Each is loaded when it is asked for. Rooms that serve all of them know them by this registry
 alone.
@@ -18,6 +18,7 @@ from llmexp.errors import ConfigError, hint, unknown
 if TYPE_CHECKING:
     from llmexp.micro.families.base import Family
     from llmexp.record.plan import RunPlan
+    from llmexp.record.trackers.run_tracker import RunTracker
     from llmexp.report.references.reference import Reference
     from llmexp.tasks.base import Task
     from llmexp.tasks.engine import Engine
@@ -43,10 +44,15 @@ FAMILIES = {
 # The other keys of `micro.` are taken too.
 _NO_FAMILY = frozenset((*FAMILIES, "name", "ranks", "dtypes"))
 REFERENCES = {"paper": "llmexp.paper.reference:PAPER"}
+# Those beside MLflow.
+TRACKERS = {name: f"llmexp.record.trackers.{name}:{name.upper()}" for name in ("tensorboard", "wandb")}
+# These have a meaning of their own in tracking.name.
+_NO_TRACKER = frozenset((*TRACKERS, "mlflow", "none"))
 # What those of other packages have to be.
 _FAMILY = "llmexp.micro.families.base:Family"
 _TASK, _ENGINE = "llmexp.tasks.base:Task", "llmexp.tasks.engine:Engine"
 _REFERENCE = "llmexp.report.references.reference:Reference"
+_TRACKER = "llmexp.record.trackers.run_tracker:RunTracker"
 
 
 def task_names() -> list[str]:
@@ -91,8 +97,7 @@ def get_family(name: str) -> Family[Any]:
         return own
     point = _outside_families()[name]
     found: Family[Any] = plugins.load(point, _named(_FAMILY))
-    if found.name != name:
-        raise ConfigError(f"{plugins.origin(point)} is named {found.name}; the two names have to be one")
+    _check_name(point, found.name)
     return found
 
 
@@ -106,6 +111,24 @@ def references() -> list[Reference]:
     # llmexp report findings shows something else.
     others = plugins.points(plugins.REFERENCES, frozenset({*REFERENCES, "findings"})).values()
     return [*map(_named, REFERENCES.values()), *(plugins.load(point, _named(_REFERENCE)) for point in others)]
+
+
+def tracker_names() -> list[str]:
+    """Return the names that `tracking.also` accepts."""
+    return [*TRACKERS, *_outside_trackers()]
+
+
+def get_tracker(name: str) -> RunTracker:
+    """Return the tracker of this name; raise ConfigError with the names that there are."""
+    if name in TRACKERS:
+        own: RunTracker = _named(TRACKERS[name])
+        return own
+    outside = _outside_trackers()
+    if name not in outside:
+        raise unknown("tracker", name, tracker_names())
+    found: RunTracker = plugins.load(outside[name], _named(_TRACKER))
+    _check_name(outside[name], found.name)
+    return found
 
 
 def published_rate(plan: RunPlan) -> tuple[float, str] | None:
@@ -144,6 +167,15 @@ def _outside_engines() -> dict[str, EntryPoint]:
 
 def _outside_families() -> dict[str, EntryPoint]:
     return plugins.points(plugins.FAMILIES, _NO_FAMILY)
+
+
+def _outside_trackers() -> dict[str, EntryPoint]:
+    return plugins.points(plugins.TRACKERS, _NO_TRACKER)
+
+
+def _check_name(point: EntryPoint, name: str) -> None:
+    if name != point.name:
+        raise ConfigError(f"{plugins.origin(point)} is named {name}; the two names have to be one")
 
 
 @cache

@@ -80,7 +80,9 @@ _WORDS = {
         "hydra/launcher=slurm": "slurm launcher sbatch",
         "hydra.launcher.partition, with hydra/launcher=slurm": "partition",
         "hydra.launcher.time, with hydra/launcher=slurm": "time walltime timelimit",
-        "tracking=mlflow or tracking=none": "wandb reportto tensorboard logger",
+        "tracking.also=wandb": "wandb",
+        "tracking.also=tensorboard": "tensorboard",
+        "tracking=mlflow, tracking=none or tracking.also=<trackers>": "reportto logger",
     },
     "command": {
         "--help": "help usage",
@@ -138,8 +140,15 @@ _WORDS = {
         "data=synthetic": "random dummy fake",
         "data=hf data.path=<its name>": "huggingface dataset wikitext c4 openwebtext fineweb redpajama",
     },
+    "tracker": {
+        "tracking=mlflow": "mlflow",
+        "tensorboard": "tb tensorboardx",
+        "wandb": "weightsandbiases wb",
+    },
     "tracking": {
-        "tracking=mlflow or tracking=none: no other tracker is offered": "wandb tensorboard comet",
+        "tracking.also=wandb": "wandb weightsandbiases",
+        "tracking.also=tensorboard": "tensorboard tensorboardx tb",
+        "tracking.also=tensorboard or tracking.also=wandb: no other tracker is offered": "comet aim neptune",
         "tracking=none": "off no false",
     },
 }

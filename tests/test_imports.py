@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from llmexp.registry import ENGINES, REFERENCES, TASKS
+from llmexp.registry import ENGINES, REFERENCES, TASKS, TRACKERS
 
 ROOT = Path(__file__).parent.parent
 # The rooms of llmexp from the lowest floor up; a room imports only rooms of lower floors. A part of a task's room that
@@ -61,6 +61,8 @@ ONLY_IN = {
     "gguf": ("launchers.serving.weights.gguf_writer", "launchers.serving.server.reported_memory"),
     "megatron": ("launchers.megatron",),
     "mlflow": ("record.mlflow",),
+    "tensorboard": ("record.trackers.tensorboard",),
+    "wandb": ("record.trackers.wandb",),
     "jinja2": ("report.page",),
     "submitit": ("slurm.submit",),
     "pynvml": ("machine.accelerators.nvml",),
@@ -119,6 +121,8 @@ LAZY = (
     "numpy",
     "msgspec",
     "jinja2",
+    "tensorboard",
+    "wandb",
 )
 
 # These are imported by those who need what is heavy: ranks, and who reads a trace or many runs.
@@ -244,7 +248,7 @@ def _module_of(name: str) -> str | None:
     return next((place for place in places if place in MODULES), None)
 
 
-BY_NAME = (*TASKS.values(), *ENGINES.values(), *REFERENCES.values())
+BY_NAME = (*TASKS.values(), *ENGINES.values(), *REFERENCES.values(), *TRACKERS.values())
 DRIVERS_SIDE = [place.partition(":")[0].removeprefix("llmexp.") for place in BY_NAME]
 RANKS_LIBRARIES = tuple(library for library, rooms in ONLY_IN.items() if within(rooms[-1], ("measure", "launchers")))
 
@@ -298,6 +302,7 @@ def test_a_worker_reaches_no_drivers_side(worker: str) -> None:
         ("cli.published", "def f():\n    from llmexp.paper.reference import PAPER"),
         ("cli.jobs", "from hydra._internal.hydra import Hydra"),
         ("record.folder", "from mlflow import MlflowClient"),
+        ("record.trackers.also", "def f():\n    import wandb"),
         ("record.folder", "from ..launch import run"),
         ("machine.gpus", "from llmexp.errors import ConfigError"),
         ("record.system", "def f():\n    import pynvml"),

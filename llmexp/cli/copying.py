@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
@@ -43,7 +44,9 @@ def copy_runs(runs: Sequence[RunFolder], chosen: Mapping[str, str]) -> bool:
 
     by_tracker: dict[TrackingConfig, list[RunFolder]] = {}
     for run in runs:
-        by_tracker.setdefault(planned_tracking(run).model_copy(update={"name": "mlflow", **chosen}), []).append(run)
+        by_tracker.setdefault(
+            planned_tracking(run).model_copy(update={"name": "mlflow", "also": (), **chosen}), []
+        ).append(run)
     summaries = []
     for tracking, those in by_tracker.items():
         summaries.append(summary := sync(those, tracking))
@@ -52,6 +55,38 @@ def copy_runs(runs: Sequence[RunFolder], chosen: Mapping[str, str]) -> bool:
             if summary.written or lacks_report(sweep.name, tracking, sweep.parent):
                 leave_report(sweep, tracking)
     return not any(summary.unreadable for summary in summaries)
+
+
+def copy_also(runs: Sequence[RunFolder], only: Sequence[str] | None, experiment: str | None) -> bool:
+    """Copy runs to the trackers beside MLflow, and say how many; returns False where one was not copied.
+
+    Each run goes to those that it was planned with, or all go to `only` these. One that fails is told in a line.
+
+    Raises ConfigError, before anything is copied, where one of them does not work here.
+    """
+    from llmexp.record.trackers import check_trackers
+
+    by_tracker: dict[tuple[str, str, Path], list[RunFolder]] = {}
+    for run in runs:
+        planned = planned_tracking(run)
+        for name in dict.fromkeys(planned.also if only is None else only):
+            key = (name, experiment or planned.experiment, run.path.parent.parent)
+            by_tracker.setdefault(key, []).append(run)
+    check_trackers([name for name, *_ in by_tracker])
+    copied = [_copied(those, name, project) for (name, project, _), those in by_tracker.items()]
+    return all(copied)
+
+
+def _copied(runs: Sequence[RunFolder], name: str, project: str) -> bool:
+    from llmexp.record.trackers import sync_also
+
+    try:
+        summary = sync_also(runs, name, project)
+    except RecordError as error:
+        print(f"llmexp: not copied to {name}: {error}", file=sys.stderr)
+        return False
+    print(f"{name}: {summary}", *summary.unreadable, sep="\n")
+    return not summary.unreadable
 
 
 def copy_missing(runs: Sequence[RunFolder]) -> None:

@@ -18,9 +18,12 @@ from llmexp.cli.face import plan, run
 from llmexp.dtypes import NumberFormat, format_of
 from llmexp.errors import ConfigError, LlmexpError
 from llmexp.method import NAIVE, Atom, atom_codes, atom_of
+from llmexp.record.folder import RunFolder
 from llmexp.record.result import RunStatus
 from llmexp.record.samples import StepSample, read_samples
-from llmexp.registry import get_engine, get_family, get_task, references
+from llmexp.record.trackers import sync_also
+from llmexp.record.trackers.run_tracker import RunTracker
+from llmexp.registry import get_engine, get_family, get_task, get_tracker, references
 from llmexp.report.references.reference import Reference
 from llmexp.tasks.base import Task
 from llmexp.tasks.engine import Engine
@@ -33,6 +36,7 @@ KINDS: dict[str, type[Any]] = {
     plugins.DTYPES: NumberFormat,
     plugins.METRICS: MetricSpec,
     plugins.REFERENCES: Reference,
+    plugins.TRACKERS: RunTracker,
     plugins.CONF: ModuleType,
 }
 TRAINING = "pretrain"
@@ -160,6 +164,8 @@ def _load(point: EntryPoint) -> None:
         format_of(point.name)
     elif point.group == plugins.REFERENCES:
         references()
+    elif point.group == plugins.TRACKERS:
+        get_tracker(point.name).check()
     elif point.group == plugins.METRICS:
         get_task(TRAINING).metrics[point.name]
     else:
@@ -217,6 +223,8 @@ def _tried(point: EntryPoint, trial: Trial, engines: Sequence[str]) -> Iterator[
     elif point.group == plugins.ATOMS:
         name = f"atom {point.name} changes what it says"
         yield _checked(name, lambda: _check_atom(trial, atom_of(point.name), engines))
+    elif point.group == plugins.TRACKERS:
+        yield _checked(f"tracker {point.name} takes a run", lambda: _check_tracker(trial, point.name))
     elif point.group == plugins.METRICS:
         yield _checked(f"metric {point.name} gives a number", lambda: _check_metric(trial, point.name))
 
@@ -274,3 +282,8 @@ def _check_metric(trial: Trial, name: str) -> None:
         raise FailedCheckError("it is None for a run of the tiny model with one step of warm-up and four measured")
     if not math.isfinite(found.mean):
         raise FailedCheckError(f"it is {found.mean}")
+
+
+def _check_tracker(trial: Trial, name: str) -> None:
+    for reason in sync_also([RunFolder(trial.training("torch", TWO).folder)], name, "llmexp").unreadable:
+        raise FailedCheckError(reason)

@@ -112,7 +112,10 @@ def planned_again(earlier: RunFolder) -> RunPlan:
             measure.model_copy(update={"repeats": LEAST_REPEATS}),
             [*words, f"measure.repeats={LEAST_REPEATS}"],
         )
-    return resolve(planned.config.model_copy(update={"sweep": sweep, "measure": measure}), words)
+    # This machine may not have them, and whoever made the folder may have named any.
+    tracking = planned.config.tracking.model_copy(update={"also": ()})
+    changed = {"sweep": sweep, "measure": measure, "tracking": tracking}
+    return resolve(planned.config.model_copy(update=changed), words)
 
 
 def _command(folder: RunFolder) -> str:

@@ -24,6 +24,11 @@ def whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+def listed(value: Any) -> Any:
+    """Return one value as a list of one, because serve.rate=4 is what people type."""
+    return value if isinstance(value, list | tuple) else [value]
+
+
 Whole = BeforeValidator(whole)
 # The largest that torch and numpy hold; and so many steps or requests as no run comes to the end of.
 LARGEST_INT, MOST_STEPS, MOST_REQUESTS = 2**63 - 1, 10**9, 10**7
@@ -34,7 +39,10 @@ Requests = Annotated[int, Field(ge=1, le=MOST_REQUESTS), Whole]
 Seed = Annotated[int, Field(ge=0, le=2**32 - 1, description="numpy takes none above"), Whole]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Tuple = Field(strict=False)
+# `key=a,b` is a list of one run, not a sweep over runs.
+OneRun = Field(strict=False, json_schema_extra={"commas": "list"})
 Sizes = Annotated[tuple[PositiveInt, ...], Tuple]
+Names = Annotated[tuple[str, ...], OneRun, BeforeValidator(listed)]
 FolderPart = Annotated[
     str,
     Field(

@@ -6,13 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from llmexp.schema.section import PositiveFloat, Section
+from llmexp.schema.section import Names, PositiveFloat, Section
 
 
 class TrackingConfig(Section):
     """The tracker that results are copied to; the run's folder always has them."""
 
     name: Literal["mlflow", "none"]
+    also: Names = Field((), description="trackers that get each run too: tensorboard, wandb, or one of a package")
     uri: str | None = None
     experiment: str = "llmexp"
     timeout_s: PositiveFloat = 60.0

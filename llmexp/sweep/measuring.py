@@ -1,4 +1,4 @@
-"""Measure one planned run unless its folder has the answer, draw it, and copy it to its tracker."""
+"""Measure one planned run unless its folder has the answer, draw it, and copy it to its trackers."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _stack(plan: RunPlan) -> str:
 
 
 def remeasure(plan: RunPlan, folder: RunFolder, wanted: Callable[[], bool] = lambda: True) -> bool:
-    """Run a plan whatever its folder holds, draw it and copy it to the tracker.
+    """Run a plan whatever its folder holds, draw it and copy it to the trackers.
 
     `wanted` is asked once this process holds the folder; False where it says no.
     """
@@ -129,7 +129,7 @@ def remeasure(plan: RunPlan, folder: RunFolder, wanted: Callable[[], bool] = lam
 
 
 def draw_and_record(plan: RunPlan, folder: RunFolder) -> None:
-    """Draw a run that has ended, and copy it to its tracker."""
+    """Draw a run that has ended, and copy it to its trackers."""
     from llmexp.report.plots import can_draw, draw_run
 
     if can_draw():
@@ -157,11 +157,15 @@ def keep(plan: RunPlan, folder: RunFolder, began: str | None) -> bool:
 
 
 def record(plan: RunPlan, folder: RunFolder) -> None:
-    """Copy a run to its tracker; what is already there does not change."""
+    """Copy a run to its trackers; what is already there does not change."""
     if plan.config.tracking.name == "mlflow":
         from llmexp.record.mlflow import record_runs
 
         record_runs([folder], plan.config.tracking)
+    if plan.config.tracking.also:
+        from llmexp.record.trackers import record_also
+
+        record_also([folder], plan.config.tracking)
 
 
 def folder_of(plan: RunPlan) -> RunFolder:

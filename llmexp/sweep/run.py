@@ -43,7 +43,7 @@ def run_sweep(plans: Sequence[RunPlan], runner: Runner) -> int:
 
 
 def check_store(plan: RunPlan) -> None:
-    """Raise ConfigError where sweep.outputs cannot be a writable folder, or the plan's MLflow store is not safe."""
+    """Raise ConfigError where sweep.outputs cannot be a writable folder, or a tracker of the plan does not work."""
     tracking, outputs = plan.config.tracking, Path(plan.config.sweep.outputs)
     if not nearest_existing(outputs).is_dir():
         raise ConfigError(f"sweep.outputs={outputs}: {nearest_existing(outputs)} is a file; name a folder")
@@ -55,6 +55,10 @@ def check_store(plan: RunPlan) -> None:
         from llmexp.record import mlflow
 
         mlflow.check_store(tracking, outputs)
+    if tracking.also:
+        from llmexp.record.trackers import check_trackers
+
+        check_trackers(tracking.also)
 
 
 def _has_answer(folder: RunFolder) -> bool:

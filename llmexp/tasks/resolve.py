@@ -11,7 +11,7 @@ from llmexp.record.calibration import AUTO, NONE, read_limits
 from llmexp.record.plan import RunPlan
 from llmexp.record.skip import Skip, SkipCode
 from llmexp.record.tracking_uri import check_uri
-from llmexp.registry import get_engine, get_task
+from llmexp.registry import get_engine, get_task, get_tracker
 from llmexp.schema import RunConfig
 from llmexp.version import __version__
 
@@ -28,6 +28,8 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
             f"engine.launcher={config.engine.launcher} does not start engine={engine.name}: choices are {choices}"
         )
     _check_tracker(config.tracking.uri)
+    for tracker in config.tracking.also:
+        get_tracker(tracker)
     _check_limited(config, trains=getattr(engine, "builds_model", False))
     if config.hardware.calibration not in (AUTO, NONE):
         read_limits(Path(config.hardware.calibration))

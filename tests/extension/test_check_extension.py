@@ -69,6 +69,8 @@ def test_the_package_of_others_does_what_it_says(installed: Path, llmexp: Llmexp
         "family lookups loads, and its name is free",
         "dtype fp64 loads, and its name is free",
         "reference survey loads, and its name is free",
+        "tracker journal loads, and its name is free",
+        "tracker journal takes a run",
         "conf micro/lookups.yaml composes and plans",
         "conf precision/fp64.yaml composes and plans",
     } <= set(checked)

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from llmexp.schema.model import HfModel, ModelConfig
 from llmexp.schema.run import MeasureConfig, RunConfig, TaskConfig
-from llmexp.schema.section import Dtype, Max, PositiveFloat, PositiveInt, Requests, Section, Whole
+from llmexp.schema.section import Dtype, Max, OneRun, PositiveFloat, PositiveInt, Requests, Section, Whole, listed
 from llmexp.serving.config.engine import ServerEngineConfig
 from llmexp.serving.config.lengths import OutputLengths, PromptLengths
 from llmexp.serving.config.load import (
@@ -22,20 +22,13 @@ from llmexp.serving.config.load import (
 )
 
 
-def _listed(value: Any) -> Any:
-    """Return one value as a list of one, because serve.rate=4 is what people type."""
-    return value if isinstance(value, list | tuple) else [value]
-
-
 def _asked_for(value: Any) -> Any:
     """Return the defaults for true, and none for false."""
     return ({} if value else None) if isinstance(value, bool) else value
 
 
-# `serve.rate=1,4,max` are the load points of one run, not a sweep over runs.
-OneRun = Field(strict=False, json_schema_extra={"commas": "list"})
-Rates = Annotated[tuple[PositiveFloat | Max, ...], OneRun, BeforeValidator(_listed)]
-Counts = Annotated[tuple[Annotated[int, Field(ge=1), Whole], ...], OneRun, BeforeValidator(_listed)]
+Rates = Annotated[tuple[PositiveFloat | Max, ...], OneRun, BeforeValidator(listed)]
+Counts = Annotated[tuple[Annotated[int, Field(ge=1), Whole], ...], OneRun, BeforeValidator(listed)]
 
 
 class SloConfig(Section):
