@@ -102,7 +102,7 @@ WRONG_WORDS = {
     "engine.name=knobs": ["unknown engine 'knobs'", "deepspeed, megatron, script, torch"],
     "engine.name=limits": ["unknown engine 'limits'"],
     "hardware=gpu": ["no GPU is visible here", "hardware=cpu", "a800, b200, h100"],
-    "tracking=wandb": ["write tracking=mlflow or tracking=none"],
+    "tracking=wandb": ["write tracking.also=wandb; "],
     # keys
     "lora_r=8": ["write adapter.rank;"],
     "batch_size=4": ["write batch.micro;"],

@@ -15,6 +15,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from patience import HANG_S
 
 from llmexp.record.folder import find_runs
 
@@ -38,9 +39,8 @@ def pretend_to_install(site: Path, group: str, line: str, source: str = "") -> N
 
 @pytest.mark.ranks
 def test_all_that_a_package_adds_runs(installed: Path, llmexp: Llmexp, tmp_path: Path, empty_store: Path) -> None:
-    done = llmexp(
-        installed, "experiment=outside", "tracking=none", "measure.profile=false", "measure.threads_per_rank=1"
-    )
+    quick = ("measure.profile=false", "measure.threads_per_rank=1", f"tracking.timeout_s={HANG_S:g}")
+    done = llmexp(installed, "experiment=outside", "tracking=none", "tracking.also=journal", *quick)
     assert done.returncode == 0, done.stderr
     (folder,) = find_runs(tmp_path / "outputs" / "outside")
     result, rank = folder.result(), json.loads((folder.repeat(0) / "rank.0.json").read_text())
@@ -68,6 +68,10 @@ def test_all_that_a_package_adds_runs(installed: Path, llmexp: Llmexp, tmp_path:
     with closing(sqlite3.connect(tmp_path / "store.db")) as store:
         recorded = store.execute("SELECT value FROM metrics WHERE key = 'first_step_time_s'").fetchall()
     assert recorded == [(first_step_s.mean,)]
+    (page,) = tmp_path.glob(f"outputs/journal/outside/{folder.path.name}/page.txt")
+    first, *figures = page.read_text().splitlines()
+    assert (first.partition(" ")[0], first.rpartition(": ")[2]) == ("capped", "success")
+    assert f"first_step_time_s {first_step_s.mean:g}" in figures
     seen = json.loads(llmexp(installed, "report", "--json").stdout)
     assert seen["metrics"]["pretrain"]["first_step_time_s"]["unit"] == "s"
 
@@ -146,6 +150,19 @@ def test_help_and_configuration_show_what_a_package_adds(installed: Path, llmexp
         ),
         ("references", "mine = guest:W", "W = 1", "references mine = guest:W is a int, not a Reference"),
         (
+            "trackers",
+            "mlflow = guest:W",
+            "",
+            "trackers mlflow = guest:W: the name mlflow is taken: choose another, or uninstall guest",
+        ),
+        ("trackers", "mine = guest:W", "W = 1", "trackers mine = guest:W is a int, not a RunTracker"),
+        (
+            "trackers",
+            "mine = guest:W",
+            "from llmexp.extend import RunTracker\nclass W(RunTracker):\n    name = 'w'\n    write = None\nW = W()",
+            "trackers mine = guest:W is named w; the two names have to be one",
+        ),
+        (
             "metrics",
             "MFU = guest:W",
             "",
@@ -172,7 +189,8 @@ def test_a_broken_package_is_named_in_one_line(
     llmexp: Llmexp, tmp_path: Path, group: str, line: str, source: str, message: str
 ) -> None:
     pretend_to_install(tmp_path, f"llmexp.{group}", line, source)
-    done = llmexp(tmp_path, "plan", "method=F" if group != "atoms" else "method=W")
+    words = {"atoms": "method=W", "trackers": "tracking.also=mine"}
+    done = llmexp(tmp_path, "plan", words.get(group, "method=F"))
     assert (done.returncode, done.stderr) == (2, f"llmexp: package guest: llmexp.{message}\n")
 
 
