@@ -59,7 +59,7 @@ def test_a_run_that_was_planned_without_a_tracker_reaches_it_by_sync(llmexp, run
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("tracking.also=comet",), "unknown tracker 'comet': choices are tensorboard, wandb"),
+        (("plan", "tracking.also=comet"), "unknown tracker 'comet': choices are tensorboard, wandb"),
         (("tracking.also=[tensorboard,mlflow]",), "unknown tracker 'mlflow': write tracking=mlflow; choices are"),
         (("tracking.also=3",), "tracking.also.0=3: must be a text"),
         (("tracking=wandb",), "tracking.also=wandb"),

@@ -27,8 +27,8 @@ OFFLINE, MODES = "offline", ("offline", "online")
 QUIET = dict.fromkeys(
     ("WANDB_SILENT", "WANDB_DISABLE_GIT", "WANDB_DISABLE_CODE", "WANDB_X_DISABLE_META", "WANDB_X_DISABLE_STATS"), "true"
 ) | {"WANDB_CONSOLE": "off", "WANDB_ERROR_REPORTING": "false", "WANDB_X_DISABLE_MACHINE_INFO": "true"}
-# What a shell may have set for a program of its own, which would go on with another run.
-NOT_OURS = ("WANDB_RESUME", "WANDB_RUN_ID", "WANDB_SWEEP_ID", "WANDB_TAGS", "WANDB_NOTES")
+# What a shell may have set for a program of its own: W&B would go on with an earlier run, or look for a sweep.
+NOT_OURS = ("WANDB_RESUME", "WANDB_SWEEP_ID")
 LABELS, LONGEST_LABEL = ("model", "method", "engine", "hardware", "status", "stability"), 64
 COPIED = (PLAN, RESULT)
 
@@ -54,7 +54,7 @@ class WeightsAndBiases(RunTracker):
         begun = _begin(run, folder)
         begun.summary.update({_name(name): value for name, value in run.metrics.items()})
         for name, axis in {point.name: _axis(point) for point in run.points}.items():
-            begun.define_metric(_name(name), step_metric=axis, step_sync=False)
+            begun.define_metric(_name(name), step_metric=axis)
         for row in _rows(run.points):
             begun.log(row)
         _add_files(begun, run)

@@ -71,7 +71,7 @@ def test_runs_are_compared_by_their_parameters(make_run, write, status, ended):
 
 def test_the_note_is_a_text_and_figures_are_pictures(make_run, write):
     folder = make_run()
-    (folder.figures / "broken.png").write_text("no picture")
+    (folder.figures / "broken.png").write_text("no picture, though it has the name of one")
     events, _ = write(tracked_run(read(folder), "mine"))
     (text,) = events.Tensors("run")
     assert b"**unstable**: drift: a; noise: b" in text.tensor_proto.string_val[0]
