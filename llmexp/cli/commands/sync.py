@@ -29,7 +29,7 @@ def parser() -> Parser:
     parser.add_argument(
         "--yes", action="store_true", help="you know and trust the trackers that the runs were planned with"
     )
-    parser.add_argument("--experiment", help="MLflow's; default: the one each run was planned with")
+    parser.add_argument("--experiment", help="MLflow's, and W&B's project; default: the one each run was planned with")
     parser.add_argument(
         "--to",
         metavar="TRACKER",
