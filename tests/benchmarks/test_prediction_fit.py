@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from benchmarks.prediction import judge as judge_module
 from benchmarks.prediction.cells import Cell, own_cells
 from benchmarks.prediction.fit import Runs, constants_to_fit, fitted, known_of, starts, without_platform
 from benchmarks.prediction.judge import Judged
@@ -54,6 +55,29 @@ def test_a_platform_that_nobody_measured_is_known_by_the_others() -> None:
     assert "a800" not in left["hardware"]
     assert left["typical"]["host_s_per_parameter"] > known["typical"]["host_s_per_parameter"]
     assert "a800" in known["hardware"]
+
+
+def test_what_is_judged_is_not_in_the_fit(cells, monkeypatch) -> None:
+    seen = []
+
+    def recorded(runs, constants, *begin):
+        seen.append(runs.cells)
+        return starts(constants)
+
+    monkeypatch.setattr(judge_module, "printed_cells", lambda: cells)
+    monkeypatch.setattr(judge_module, "own_cells", list)
+    monkeypatch.setattr(judge_module, "fitted", recorded)
+    judge = judge_module.Judge()
+    del seen[:]
+    judged = judge.method_left_out()
+    assert len(judged.cells) == len(judged.errors) == len(cells)
+    for fit_by, method in zip(seen, sorted({cell.method for cell in cells}, key=sorted), strict=True):
+        assert fit_by
+        assert method not in {cell.method for cell in fit_by}
+    del seen[:]
+    without = judge.platform_left_out(kept=False)
+    assert len(without.cells) == len(cells)
+    assert [{cell.hardware for cell in fit_by} for fit_by in seen] == [set(), {"a800"}, {"a800"}]
 
 
 def test_this_projects_own_runs_are_planned_by_their_commands() -> None:

@@ -70,6 +70,19 @@ def test_what_a_method_adds_is_a_part_of_its_own() -> None:
     assert predicted("method=Z3", "hardware=rtx4090").most == "communication"
 
 
+def test_zero_shares_the_update_out() -> None:
+    whole, shared = predicted("method=Naive").parts_s["update"], predicted("method=Z2").parts_s["update"]
+    assert shared == pytest.approx(whole / 8)
+
+
+def test_fused_attention_grows_with_the_square_of_the_length() -> None:
+    long, short = (
+        predicted("method=F", "data.seq_len=4000"),
+        predicted("method=F", "data.seq_len=400", "batch.micro=10"),
+    )
+    assert long.parts_s["forward"] > 1.05 * short.parts_s["forward"]
+
+
 @pytest.mark.parametrize(
     ("hardware", "source"),
     [
@@ -90,6 +103,8 @@ def test_it_says_what_the_rates_go_by(hardware: str, source: str) -> None:
 def test_hardware_without_runs_of_its_own_has_a_wider_interval() -> None:
     known, unknown = predicted("method=F+Z3"), predicted("method=F+Z3", "hardware=a100")
     assert unknown.high / unknown.low > 1.5 * known.high / known.low
+    offloaded = predicted("method=F+Z3+O", "hardware=a100")
+    assert offloaded.high / offloaded.low > 1.5 * unknown.high / unknown.low
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,11 @@ def test_gradients_are_reduced_beside_the_computing() -> None:
     assert hidden == pytest.approx(60.0, rel=0.01)
 
 
+def test_a_recomputed_forward_hides_more() -> None:
+    work, rates = replace(WORK, replicated=1.0, reduced_bytes=60.0), replace(RATES, overlap_replicated=4.0)
+    assert step_time(replace(work, recomputed=1.0), rates).exposed < 0.95 * step_time(work, rates).exposed
+
+
 def test_z3_gathers_twice_a_pass_and_z2_once_a_step() -> None:
     rates = replace(RATES, overlap_zero2=1.0, overlap_zero3=1.0, zero3_layer_s=0.0)
     work = replace(WORK, passes=3.0, reduced_bytes=10.0, gathered_bytes=7.0)
