@@ -19,6 +19,7 @@ from rich.table import Table
 
 from benchmarks.bare import STEPS
 from benchmarks.commands import first_step, questions, sweeps
+from benchmarks.copying import copying
 from benchmarks.figure import Figure
 from benchmarks.live import following
 from benchmarks.paths import paths
@@ -40,6 +41,7 @@ def figures(folder: Path) -> Iterator[Figure]:
     yield from questions(folder, times=10)
     yield first_step(folder, times=5)
     yield from sweeps(folder, times=5)
+    yield from copying(folder / "copying", times=3)
     yield following(folder / "live", times=3)
     for engine in STEPS:
         yield worker_step(folder, engine, rounds=40)

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +14,9 @@ from patience import HANG_S
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from llmexp.record.folder import RunFolder
+from llmexp.record.mlflow import sync
 from llmexp.record.result import RunStatus
+from llmexp.schema import TrackingConfig
 
 pytestmark = [pytest.mark.sweep, pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")]
 SIZES = {
@@ -62,6 +65,30 @@ def test_two_overrides_leave_an_adapter(tmp_path: Path) -> None:
     assert not torch.equal(adapted(input_ids=ids).logits, before)
     with adapted.disable_adapter():
         assert torch.equal(adapted(input_ids=ids).logits, before)
+    assert _as_mlflow_loads_it(tmp_path, folder) == repr(_continued(adapted, [*b"Which"]))
+
+
+def _continued(model: Any, asked: list[int]) -> str:
+    found = model.generate(input_ids=torch.tensor([asked]), max_new_tokens=6, do_sample=False, eos_token_id=256)
+    return bytes(token for token in found[0, len(asked) :].tolist() if token < 256).decode(errors="replace")
+
+
+SNIPPET = """
+import sys, mlflow, pandas
+mlflow.set_tracking_uri(sys.argv[1])
+[model] = mlflow.search_logged_models(experiment_ids=["1"], output_format="list")
+loaded = mlflow.pyfunc.load_model(model.model_uri)
+print(*map(repr, loaded.predict(pandas.DataFrame({"prompt": ["Which"]}), {"max_new_tokens": 6})))
+"""
+
+
+def _as_mlflow_loads_it(place: Path, folder: RunFolder) -> str:
+    uri = f"sqlite:///{place}/mlflow.db"
+    sync([folder], TrackingConfig(name="mlflow", uri=uri))
+    loaded = subprocess.run(
+        [sys.executable, "-c", SNIPPET, uri], capture_output=True, text=True, timeout=HANG_S, check=True
+    )
+    return loaded.stdout.splitlines()[-1]
 
 
 def test_a_truncated_shard_stops_before_anything_starts(tmp_path: Path) -> None:

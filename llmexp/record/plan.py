@@ -16,6 +16,7 @@ from llmexp.errors import ConfigError, RecordError
 from llmexp.record.memory import MemoryEstimate
 from llmexp.record.naming import name_of
 from llmexp.record.predicted import Prediction
+from llmexp.record.read_data import ReadData
 from llmexp.record.reading import parsed, read_text
 from llmexp.record.samples import Record
 from llmexp.record.skip import Skip
@@ -258,6 +259,16 @@ class PlanAmounts(PlanFile):
 
 class PlanNeeds(PlanFile):
     """What a run needs to start, and what its driver has to watch."""
+
+    @property
+    def dataset(self) -> ReadData | None:
+        """The data set that the run reads; None where it reads none."""
+        return None
+
+    @property
+    def tokenizer(self) -> str:
+        """What makes the tokens that its model reads: `bytes`, a folder or a hub name; empty where nobody chose one."""
+        return ""
 
     @property
     def requested(self) -> str:

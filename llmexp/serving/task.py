@@ -11,11 +11,14 @@ from llmexp.analysis.stability import AnyRepeat
 from llmexp.errors import RecordError
 from llmexp.record.digits import rounded
 from llmexp.record.result import Metric, ResultPoint, RunResult, Stability
+from llmexp.record.samples import read_samples
+from llmexp.record.spans import TimeSpan
 from llmexp.report.row import Row
 from llmexp.serving.config import ServingRunConfig
 from llmexp.serving.doubts import judge_serving
 from llmexp.serving.metrics import METRICS
 from llmexp.serving.pilot import pilot, samples_s
+from llmexp.serving.plan.probes import read_probes
 from llmexp.serving.plan.serving_plan import ServingPlan
 from llmexp.serving.planning import plan_serving, warning_of
 from llmexp.serving.points import ServingRepeat, read_serving_repeat, results, results_until_now, served
@@ -24,6 +27,7 @@ from llmexp.serving.record.summary import ServingSummary
 from llmexp.serving.report.distributions import draw_distributions
 from llmexp.serving.report.over_time import draw_times
 from llmexp.serving.report.section import ServingSection
+from llmexp.serving.request_spans import request_spans
 from llmexp.serving.series import LATENCY_COLUMNS, latency_columns, server_series
 from llmexp.tasks.base import Task
 
@@ -102,6 +106,11 @@ class Serve(Task[ServingRunConfig, ServingPlan]):
     def series(self, repeat: Path) -> Iterable[tuple[float, str, float]]:
         """Return what the server and its GPUs told of themselves."""
         return server_series(repeat)
+
+    def spans(self, repeat: Path, plan: ServingPlan) -> Iterable[TimeSpan]:
+        """Return some requests, from the fastest to the slowest."""
+        loads = [str(point) for point in (*plan.points, *read_probes(repeat))]
+        return request_spans(read_samples(repeat / "samples.0.jsonl", RequestSample), loads)
 
     def draw(self, row: Row, figures: Path) -> None:
         """Draw the distributions of the run's latencies."""

@@ -19,6 +19,7 @@ from llmexp.record.memory import Fit
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import Doubt, Metric, ResultPoint, RunResult, Stability
 from llmexp.record.samples import RankSummary, Sample
+from llmexp.record.spans import TimeSpan
 from llmexp.report.row import Row
 from llmexp.report.section import ReportSection
 from llmexp.schema import RunConfig
@@ -174,7 +175,7 @@ class TaskResults(Generic[P]):
         return f"{rounded(rate.mean)} {plan.rate_unit}" if rate else ""
 
 
-class TaskSeries:
+class TaskSeries(Generic[P]):
     """What a run's samples are besides metrics: the tracker and tables for notebooks ask for it."""
 
     level: ClassVar[str] = "steps"
@@ -190,6 +191,13 @@ class TaskSeries:
         """Return what was told beside the samples of a repeat: when, in seconds since rank 0's origin, name and value.
 
         Raises OSError, and OddFileError where a file holds something else.
+        """
+        return ()
+
+    def spans(self, repeat: Path, plan: P) -> Iterable[TimeSpan]:
+        """Return some of the work of a repeat in spans of time, in seconds since rank 0's origin.
+
+        Raises as `series` does.
         """
         return ()
 
@@ -214,5 +222,5 @@ class TaskReport:
         """Draw a run's own pictures into the folder of its figures, besides the curves of its samples."""
 
 
-class Task(TaskPlanning[C, P], TaskTrials[P], TaskResults[P], TaskSeries, TaskReport):
+class Task(TaskPlanning[C, P], TaskTrials[P], TaskResults[P], TaskSeries[P], TaskReport):
     """A task is one thing that can be done and measured."""

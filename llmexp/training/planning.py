@@ -57,8 +57,10 @@ def plan_training(config: TrainingConfig) -> TrainingPlan:
         recomputes_whole=engine.recomputes_whole(techniques),
     )
     native = _merged(engine.native_config(config, techniques, dims), config.engine.options)
+    contents = _contents(config)
     made = TrainingPlan(
-        id=identity(config, native, {"method": str(method)} | _contents(config)),
+        id=identity(config, native, {"method": str(method)} | contents),
+        contents=contents,
         processes=dims.world_size,
         devices=dims.world_size,
         method=str(method),

@@ -7,12 +7,18 @@ from typing import Any
 
 import pytest
 
+from llmexp.record.breakdown import RunBreakdown
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import Metric, RunResult, Stability
 from llmexp.training.plan.training_plan import TrainingPlan
 
 MakeRun = Callable[..., RunFolder]
 STEPS, WARMUP_STEPS, PROFILED_STEPS, STEP_S = 25, 5, 2, 0.1
+MS = 1_000_000
+UNUSED = (
+    *("exposed_communication_ns", "exposed_copy_ns", "idle_late_ns", "idle_queued_ns", "idle_unexplained_ns"),
+    *("communication_ns", "copy_ns"),
+)
 PIXEL = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360606060000000050001a5f645400000000049454e44ae426082"
 )
@@ -108,3 +114,27 @@ def _measured(status: str, repeats: int) -> dict[str, Any]:
 
 def _iso(unix_s: float) -> str:
     return datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="milliseconds")
+
+
+@pytest.fixture
+def profiled_steps() -> RunBreakdown:
+    """Two steps of 10 ms each, of one phase: a layer of 7 ms, 4 of them in its attention, and 3 idle."""
+    rows = [(("Layer",), 6), (("Layer", "Attention"), 8)]
+    times = {"phase": "forward", "communication_ns": 0, "copy_ns": 0, "gemm_ns": 7 * MS}
+    modules = [
+        {"phase": "forward", "path": path, "recomputed": False, "exclusive_ns": ms * MS, "work_ns": ms * MS}
+        | {"gemm_ns": ms * MS // 2, "pieces": 1}
+        for path, ms in rows
+    ]
+    rank: dict[str, Any] = dict.fromkeys(UNUSED, 0) | {
+        "source": "rank0.json.gz",
+        "on_device": True,
+        "steps": 2,
+        "window_ns": 20 * MS,
+        "compute_ns": 14 * MS,
+        "idle_ns": 6 * MS,
+        "phases": [times | {"steps": 2, "time_ns": 20 * MS, "compute_ns": 14 * MS, "idle_ns": 6 * MS}],
+        "modules": modules,
+        "kernels": [],
+    }
+    return RunBreakdown.model_validate({"repeat": 0, "ranks": [rank]})

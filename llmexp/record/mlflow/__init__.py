@@ -3,6 +3,10 @@
 tags       has a run's tags and status, and the names by which runs are found again
 store      finds MLflow's store and opens a client for it
 experiment makes the calls that the tracker needs in one experiment, each before a deadline
+artifacts  copies files, with secrets in texts hidden
+data_sets  tells what a run reads
+models     makes models of kept weights, with the files that model_files writes
+traces     writes and removes a run's traces
 parents    keeps one parent run for each sweep
 overview   has what is seen first: the columns of the list of runs, and a sweep's best figures
 tracker    finds, writes and removes runs

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmexp.errors import RecordError
@@ -27,7 +28,7 @@ class Experiment:
     """
 
     def __init__(self, uri: str, name: str, deadline_s: float = math.inf) -> None:
-        self._deadline_s = deadline_s
+        self.uri, self._deadline_s = uri, deadline_s
         self._connected = connect(uri, deadline_s - time.monotonic())
         self.local_artifacts = artifact_root(uri)
         self.database = database_path(uri)
@@ -44,6 +45,11 @@ class Experiment:
         if time.monotonic() > self._deadline_s:
             raise RecordError("it took longer than tracking.timeout_s")
         return self._connected
+
+    def local_folder(self, address: str) -> Path | None:
+        """Return the local folder at an address of artifacts; None where a server keeps them."""
+        here = self.local_artifacts is not None and address.startswith(f"{self.local_artifacts}/")
+        return Path(address) if here else None
 
     def search(self, tags: Mapping[str, str]) -> list[Run]:
         """Return all runs with these tags, oldest first, in the same order for every driver that asks."""

@@ -16,6 +16,7 @@ RUN_TAG, SWEEP_TAG, STATUS_TAG, DIGEST_TAG, KIND_TAG, ATTEMPT_TAG = (
 )
 # Tags that MLflow itself reads.
 PARENT_TAG, COMMIT_TAG = "mlflow.parentRunId", "mlflow.source.git.commit"
+NOTE_TAG = "mlflow.note.content"
 SOURCE = {"mlflow.source.name": "llmexp", "mlflow.source.type": "LOCAL"}
 _FINISHED = (RunStatus.SUCCESS, RunStatus.OOM, RunStatus.SKIPPED)
 

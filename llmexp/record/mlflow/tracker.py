@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from llmexp.errors import RecordError
+from llmexp.record.mlflow.artifacts import Artifacts
+from llmexp.record.mlflow.data_sets import log_data
 from llmexp.record.mlflow.experiment import Experiment
 from llmexp.record.mlflow.lookup import Recorded, known_runs
+from llmexp.record.mlflow.models import Models
 from llmexp.record.mlflow.overview import OF_TRAINING, Overview
 from llmexp.record.mlflow.parents import Parents
 from llmexp.record.mlflow.store import only_writer, resolve_uri
@@ -23,14 +26,16 @@ from llmexp.record.mlflow.tags import (
     ATTEMPT_TAG,
     DIGEST_TAG,
     KIND_TAG,
+    NOTE_TAG,
     PARENT_TAG,
     RUN_TAG,
     SWEEP_TAG,
     status_of,
     tags_of,
 )
+from llmexp.record.mlflow.traces import Traces
 from llmexp.record.redact import redact, redact_values
-from llmexp.record.trackers.content import TEXT_SUFFIXES, RunContent, attempt_at
+from llmexp.record.trackers.content import RunContent, attempt_at
 from llmexp.record.trackers.points import Point
 from llmexp.schema import TrackingConfig
 
@@ -38,7 +43,6 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run, RunInfo
 
-NOTE_TAG = "mlflow.note.content"
 # Drivers that write the same run at the same time agree after two or three looks.
 MOST_LOOKS = 10
 PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
@@ -56,6 +60,7 @@ class Tracker:
     def __init__(self, uri: str, experiment: str, deadline_s: float = math.inf) -> None:
         self._uri, self._experiment = uri, Experiment(uri, experiment, deadline_s)
         self._parents = Parents(self._experiment)
+        self._models, self._traces = Models(self._experiment), Traces(self._experiment)
         self._known = known_runs(self._experiment.database, experiment) if self._experiment.database else None
         self._sweeps: dict[str, dict[str, list[Recorded]]] = {}
 
@@ -83,7 +88,7 @@ class Tracker:
             if digest in [run.digest for run in complete] or self._experiment.is_ours_alone:
                 for run in found:
                     if run not in complete:
-                        self._client.delete_run(run.run_id)
+                        self._delete(run.run_id)
             if self._experiment.is_ours_alone:
                 return written
             if look:  # drivers that go in step may still remove each other's copies
@@ -129,7 +134,7 @@ class Tracker:
         best = [Point(name, value, at_ms, 0) for name, value in overview.best.items()]
 
         def write(parent: str) -> None:
-            self._log_files(self._client.get_run(parent).info, named)
+            self._artifacts(self._client.get_run(parent).info).copy(named)
             self._log_values(parent, {}, best)
             note = _sweeps_note(parent, overview.words, text, named)
             self._experiment.set_tags(parent, {NOTE_TAG: note, DIGEST_TAG: digest})
@@ -170,7 +175,7 @@ class Tracker:
 
         The digest is written last, so a run without one was interrupted.
         """
-        metrics = content.points()  # before anything is written, because the samples may be damaged
+        metrics, spans = content.points(), content.spans()  # before anything is written: they may be damaged
         end_ms = round(1e3 * content.window.end_s)
         run = self._create(content) if begun is None else self._client.get_run(begun.run_id).info
         self._parents.has_run_until(content.sweep, end_ms)
@@ -178,16 +183,20 @@ class Tracker:
         def fill() -> None:
             if begun:
                 self._experiment.set_tags(run.run_id, self._tags(content))
+            log_data(self._client, run.run_id, content.plan.dataset)
             self._log_values(run.run_id, content.params, metrics)
+            self._models.write(run.run_id, content, _last_step(content, metrics))
             files = {path.relative_to(content.folder.path).as_posix(): path for path in content.files()}
-            self._log_files(run, files)
-            self._log_text(run, redact(json.dumps(content.environment, indent=2)), "environment.json")
+            self._artifacts(run).copy(files)
+            self._artifacts(run).write(redact(json.dumps(content.environment, indent=2)), "environment.json")
+            self._traces.write(run.run_id, spans)
             self._client.set_terminated(run.run_id, status_of(content), end_ms)
             self._experiment.set_tags(
                 run.run_id, {NOTE_TAG: _note(run.run_id, content.note, files), DIGEST_TAG: content.digest}
             )
 
-        self._experiment.unless_removed(run.run_id, fill)
+        if not self._experiment.unless_removed(run.run_id, fill):
+            self._delete_beside(run.run_id)
 
     def _create(self, content: RunContent, more: Mapping[str, str] | None = None) -> RunInfo:
         start_ms, tags = round(1e3 * content.window.start_s), self._tags(content) | dict(more or {})
@@ -198,32 +207,20 @@ class Tracker:
         tags = redact_values(tags_of(content))
         return {name: value[:LONGEST_TAG] for name, value in tags.items()} | {PARENT_TAG: parent}
 
-    def _log_files(self, run: RunInfo, files: Mapping[str, Path]) -> None:
-        """Copy files to artifacts of the given names, with secrets in texts hidden."""
-        for name, path in files.items():
-            text = path.read_text(errors="replace") if path.suffix in TEXT_SUFFIXES else ""
-            clean = redact(text)
-            if clean != text:
-                self._log_text(run, clean, name)
-            elif folder := self._artifacts_here(run):
-                _place(folder, name).write_bytes(path.read_bytes())
-            else:
-                self._client.log_artifact(run.run_id, str(path), name.rpartition("/")[0] or None)
+    def _delete(self, run_id: str) -> None:
+        """Delete a run; what a driver that still writes it adds later is deleted by that driver, as it sees no run."""
+        self._client.delete_run(run_id)
+        self._delete_beside(run_id)
 
-    def _log_text(self, run: RunInfo, text: str, name: str) -> None:
-        if folder := self._artifacts_here(run):
-            _place(folder, name).write_text(text)
-        else:
-            self._client.log_text(run.run_id, text, name)
+    def _delete_beside(self, run_id: str) -> None:
+        self._models.remove(run_id)
+        self._traces.remove(run_id)
 
-    def _artifacts_here(self, run: RunInfo) -> Path | None:
-        """Return the local folder of a run's artifacts, or None where MLflow itself has to copy them.
+    def _artifacts(self, run: RunInfo) -> Artifacts:
+        def send(path: str, folder: str | None) -> None:
+            self._client.log_artifact(run.run_id, path, folder)
 
-        MLflow would copy them one by one, with a query to its database each time.
-        """
-        root = self._experiment.local_artifacts
-        here = root is not None and run.artifact_uri.startswith(f"{root}/")
-        return Path(run.artifact_uri) if here else None
+        return Artifacts(self._experiment.local_folder(run.artifact_uri), send)
 
     def _log_values(self, run_id: str, params: Mapping[str, str], points: Sequence[Point]) -> None:
         from mlflow.entities import Metric, Param
@@ -246,15 +243,15 @@ def opened(tracking: TrackingConfig, outputs: Path, deadline_s: float) -> Iterat
         raise RecordError(f"{redact(uri)}: {redact(first_line)[:LONGEST_REASON]}") from error
 
 
+def _last_step(content: RunContent, points: Sequence[Point]) -> int:
+    """Return the last step of the first repeat, at whose end weights are saved."""
+    name = f"repeat.0/{content.plan.sample_name}_time_s"
+    return max((point.step for point in points if point.name == name), default=0)
+
+
 def _recorded(run: Run) -> Recorded:
     tags = run.data.tags
     return Recorded(run.info.run_id, tags.get(DIGEST_TAG), tags.get(ATTEMPT_TAG))
-
-
-def _place(folder: Path, name: str) -> Path:
-    place = folder / name
-    place.parent.mkdir(parents=True, exist_ok=True)
-    return place
 
 
 def _note(run_id: str, text: str, files: Mapping[str, Path]) -> str:

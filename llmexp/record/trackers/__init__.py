@@ -3,6 +3,9 @@
 content     describes a run's folder in the terms that trackers share; MLflow's room reads it too
 points      turns a run's metrics into points
 choices     says what was chosen for a run
+kept        finds the weights that it kept
+spans       finds what its traces show
+files       finds what can be copied
 run_tracker is what a tracker beside MLflow is, and a run as it gets it
 tensorboard and wandb are such trackers; llmexp.registry has their names, and those of other packages
 copied      says where a copy lies and what it is of, and puts it there

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from llmexp.errors import RecordError
 from llmexp.record.folder import GOES_ON, PREVIOUS, TRIALS, RunFolder
@@ -17,7 +17,10 @@ from llmexp.record.naming import distinguishing_overrides, name_of
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunResult
 from llmexp.record.samples import Sample, read_samples
+from llmexp.record.spans import TimeSpan
 from llmexp.record.trackers.choices import chosen
+from llmexp.record.trackers.files import files_below
+from llmexp.record.trackers.kept import KeptWeights, kept_weights
 from llmexp.record.trackers.points import (
     Point,
     Window,
@@ -28,12 +31,10 @@ from llmexp.record.trackers.points import (
     series_points,
     system_points,
 )
+from llmexp.record.trackers.spans import spans_of
 
 LONGEST_VALUE = 500
-# Files in which secrets are hidden wherever they are copied.
-TEXT_SUFFIXES = (".json", ".jsonl", ".txt", ".md", ".csv", ".log", ".diff")
-# A server refuses or changes other names: '#', '%23' and a line's end stand for something else in its addresses.
-_ARTIFACT_NAME = re.compile(r"[\w.+=@, ()-]+")
+T = TypeVar("T")
 
 
 class UnreadableError(RecordError):
@@ -155,6 +156,16 @@ class RunContent:
         """The environment that the run was measured on; empty where the run ended before recording it."""
         return self._result.environment if self._result else {}
 
+    @cached_property
+    def kept(self) -> list[KeptWeights]:
+        """The weights that the run kept."""
+        return kept_weights(self.folder, self._result)
+
+    @property
+    def means(self) -> dict[str, float]:
+        """The means of what was measured."""
+        return {name: metric.mean for name, metric in (self._result.metrics if self._result else {}).items() if metric}
+
     def points(self) -> list[Point]:
         """Return all values of all metrics, final ones first, as a run's page lists them; raises UnreadableError."""
         return [*self.finals(), *self.series()]
@@ -176,26 +187,24 @@ class RunContent:
             ]
         )
 
-    def _read(self, points: Callable[[], list[Point]]) -> list[Point]:
+    def spans(self) -> list[TimeSpan]:
+        """Return the pieces of work that a trace shows; raises UnreadableError."""
+        return self._read(lambda: spans_of(self.folder, self.plan, self.window))
+
+    def _read(self, made: Callable[[], list[T]]) -> list[T]:
         try:
-            return points()
+            return made()
         except (OSError, ValueError, TypeError, LookupError, ArithmeticError) as error:
             raise UnreadableError(f"{self.folder.path} is not copied: {error!r}") from None
 
     def files(self) -> list[Path]:
-        """Return all files of this attempt.
+        """Return all files of this attempt that a server takes.
 
-        Unfinished writes, earlier attempts, trials, links, which may lead out of the folder, and names that no server
-        takes are left out.
+        Earlier attempts and trials are left out, and weights, which are models of their own.
         """
-        root = self.folder.path
-        found = (
-            path
-            for path in root.rglob("*")
-            if path.is_file() and not path.is_symlink() and not path.name.startswith(".")
-            if all(map(_ARTIFACT_NAME.fullmatch, path.relative_to(root).parts))
-        )
-        return sorted(path for path in found if path.relative_to(root).parts[0] not in (PREVIOUS, TRIALS))
+        weights = tuple(f"{each.folder.relative_to(self.folder.path).as_posix()}/" for each in self.kept)
+        left_out = (f"{PREVIOUS}/", f"{TRIALS}/", *weights)
+        return [path for name, path in files_below(self.folder.path).items() if not name.startswith(left_out)]
 
 
 def attempt_at(folder: RunFolder) -> str:

@@ -39,10 +39,13 @@ class Window:
 
 
 def breakdown_points(folder: RunFolder, window: Window) -> Iterator[Point]:
-    """Yield the shares of the profiled steps; none where nothing was traced."""
+    """Yield the shares of the profiled steps; none where nothing was traced.
+
+    MLflow's page shows prefixes in alphabetical order: curves of repeats come before such single values.
+    """
     found = read_breakdown(folder)
     for name, value in found.figures.items() if found else ():
-        yield Point(f"profiled/{name}", value, round(1e3 * window.end_s))
+        yield Point(f"step_profile/{name}", value, round(1e3 * window.end_s))
 
 
 def sample_points(folder: RunFolder, plan: RunPlan, window: Window) -> Iterator[Point]:

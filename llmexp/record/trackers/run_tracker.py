@@ -14,7 +14,8 @@ from typing import ClassVar
 
 from llmexp.errors import ConfigError
 from llmexp.record.redact import redact, redact_values
-from llmexp.record.trackers.content import TEXT_SUFFIXES, RunContent
+from llmexp.record.trackers.content import RunContent
+from llmexp.record.trackers.files import TEXT_SUFFIXES
 from llmexp.record.trackers.points import Point, Window
 
 Param = str | float | bool

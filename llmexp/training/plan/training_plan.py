@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from pydantic import Field
@@ -11,11 +13,12 @@ from pydantic import Field
 from llmexp.method import Method, Techniques
 from llmexp.record.flops import Flops
 from llmexp.record.plan import RunPlan, runtime_name
+from llmexp.record.read_data import ReadData
 from llmexp.record.result import Batch
 from llmexp.record.samples import Record
 from llmexp.schema import HardwareConfig, HfModel
 from llmexp.schema.section import MAX
-from llmexp.training.config import DataConfig, TrainingConfig
+from llmexp.training.config import DataConfig, TrainingConfig, WrittenData
 from llmexp.training.config.run import BatchConfig
 from llmexp.training.plan.degrees import WITH_RANKS
 from llmexp.training.plan.dims import ParallelDims
@@ -60,6 +63,9 @@ class TrainingPlan(RunPlan):
     layers: str = Field("", description="by kind, of a model that is not like Llama")
     uncounted: dict[str, str] = Field({}, description="why parameters, FLOPs or memory are not known, by these names")
     engine_compiles: bool = Field(False, description="the ranks compile code by torch.compile, by C or by the engine")
+    contents: dict[str, str] = Field(
+        default_factory=dict, description="digests of the checkpoint and of the data files, which make other runs"
+    )
     config: TrainingConfig
 
     @property
@@ -106,6 +112,22 @@ class TrainingPlan(RunPlan):
     def model_to_fetch(self) -> HfModel | None:
         """The model whose weights may have to be fetched before the run; None unless weights are pretrained."""
         return self.config.model.checkpoint
+
+    @property
+    def dataset(self) -> ReadData:
+        """What is read, called by its only file or place, else by its kind."""
+        data = self.config.data
+        places = [place for place in data.inputs if place != _tokenizer(data)]
+        name = Path(places[0]).stem if len(places) == 1 else data.name
+        described = hashlib.sha256(data.model_dump_json().encode()).hexdigest()[:12]
+        return ReadData(name, ", ".join(places), self.contents.get("data", described))
+
+    @property
+    def tokenizer(self) -> str:
+        """The tokenizer of texts, a folder by its whole path."""
+        asked = _tokenizer(self.config.data)
+        local = Path(asked).expanduser()
+        return str(local.resolve()) if asked not in ("", "bytes") and local.is_dir() else asked
 
     @property
     def duration_key(self) -> dict[str, str]:
@@ -213,6 +235,10 @@ class TrainingPlan(RunPlan):
         """The quantities that a program's printed line tells of a step; the hook always tells the tokens."""
         line = self.engine_config.get("line")
         return set(re.findall(r"\(\?P<(\w+)>", line)) if line else {"tokens"}
+
+
+def _tokenizer(data: DataConfig) -> str:
+    return data.tokenizer if isinstance(data, WrittenData) else ""
 
 
 def _asked_batch(asked: BatchConfig, batch: Batch) -> str:

@@ -39,11 +39,14 @@ def test_drivers_that_record_the_same_runs_at_once_leave_each_there_once(make_ru
 
 
 @pytest.mark.slow
-def test_a_driver_that_began_later_keeps_what_an_earlier_one_completed(make_run, outputs, server, monkeypatch):
+def test_a_driver_that_began_later_keeps_what_an_earlier_one_completed(
+    make_run, outputs, server, monkeypatch, profiled_steps
+):
     """The later one begins its copy while the earlier one writes, and goes on once the earlier one has looked."""
     from mlflow import MlflowClient
 
     folder = make_run()
+    folder.write(folder.breakdown_path, profiled_steps)
     tracking = TrackingConfig(name="mlflow", uri=server.uri, experiment="overlap")
     begun, ended = threading.Event(), threading.Event()
     later = threading.Thread(target=lambda: sync([folder], tracking), name="later")
@@ -73,6 +76,10 @@ def test_a_driver_that_began_later_keeps_what_an_earlier_one_completed(make_run,
     client = MlflowClient(server.uri)
     kept = [run for run in runs if client.get_run(run).info.lifecycle_stage == "active"]
     assert (kept, len(runs)) == (runs[:1], 2)
+    [trace] = client.search_traces(locations=[client.get_experiment_by_name("overlap").experiment_id])
+    assert [
+        one.info.trace_id for one in client.search_traces(locations=[trace.info.experiment_id], run_id=kept[0])
+    ] == [trace.info.trace_id]
     assert list(store_equals_folders(server.uri, "overlap", outputs / "main")) == []
 
 
@@ -117,3 +124,32 @@ def test_a_request_that_was_sent_twice_leaves_one_run(make_run, outputs, server,
         [client.get_experiment_by_name("twice").experiment_id], "tags.`llmexp.kind` = 'sweep'"
     )
     assert parent.data.tags["mlflow.note.content"].strip() == "| table |"
+
+
+def test_a_server_has_a_runs_models_and_traces_once(make_run, outputs, server, profiled_steps):
+    from mlflow import MlflowClient
+
+    folder = make_run()
+    folder.write(folder.breakdown_path, profiled_steps)
+    weights = folder.repeat(0) / "adapter"
+    weights.mkdir()
+    (weights / "adapter_config.json").write_text("{}")
+    tracking = TrackingConfig(name="mlflow", uri=server.uri, experiment="models")
+    client = MlflowClient(server.uri)
+    for stack in ("0123456789ab", "fedcba987654", "fedcba987654"):
+        changed = {"what_ran": {"saved": ["repeat.0/adapter"]}, "stack": stack}
+        folder.write(folder.result_path, folder.result().model_copy(update=changed))
+        sync([folder], tracking)
+    experiment = client.get_experiment_by_name("models").experiment_id
+    [run] = client.search_runs([experiment], "tags.`llmexp.kind` = 'run'")
+    [model] = client.search_logged_models([experiment])
+    assert (model.source_run_id, str(model.status)) == (run.info.run_id, "READY")
+    assert {one.key for one in model.metrics} == {"tokens_per_s"}
+    [file] = client.list_logged_model_artifacts(model.model_id, "weights")
+    assert file.path == "weights/adapter_config.json"
+    [trace] = client.search_traces(locations=[experiment])
+    assert [one.info.trace_id for one in client.search_traces(locations=[experiment], run_id=run.info.run_id)] == [
+        trace.info.trace_id
+    ]
+    assert {"profiled step", "forward"} < {span.name for span in trace.data.spans}
+    assert list(store_equals_folders(server.uri, "models", outputs / "main")) == []

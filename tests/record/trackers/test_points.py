@@ -1,4 +1,5 @@
 import math
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
@@ -127,3 +128,15 @@ def test_the_times_of_what_stands_beside_samples_stay_while_a_run_goes_on(make_r
     samples.write_text(text + samples.read_text())
     assert [point.at_ms for point in early] == [4_000_000_001_000]
     assert list(series_points(folder, plan, ALWAYS)) == early
+
+
+def test_curves_come_before_single_values_where_prefixes_are_sorted(make_run, profiled_steps):
+    """As on MLflow's page of a run, which shows metrics without a prefix last."""
+    folder = make_run()
+    folder.write(folder.breakdown_path, profiled_steps)
+    names = [point.name for point in read(folder).points()]
+    steps = Counter(names)
+    prefixes = sorted({name.partition("/")[0] for name in names if "/" in name} - {"system"})
+    assert prefixes[0] == "repeat.0"
+    assert min(steps[name] for name in names if name.startswith("repeat.0/")) > 1
+    assert {steps[name] for name in names if name.startswith("step_profile/")} == {1}
