@@ -15,6 +15,7 @@ from llmexp.training.plan.known_shapes import option_like
 from llmexp.training.plan.tokens import TokenBudget
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.planning import training_engine
+from llmexp.training.predict import unpredicted
 
 UNBUILT = "not known before the model is built"
 
@@ -32,6 +33,7 @@ def describe(plan: TrainingPlan) -> dict[str, str]:
         "parameters": _parameters(plan),
         "layers": plan.layers,
         "flops": _flops(plan),
+        "prediction": "" if plan.predicted or plan.skip else f"none: {unpredicted(plan)}",
         "memory": _unbuilt(plan, "memory") + _known_elsewhere(plan),
         "weights": f"the checkpoint {config.model.checkpoint.path}" if config.model.checkpoint else "",
         "leaves": ", ".join(f"repeat.0/{name}" for name in kept_weights(config, plan.techniques)),

@@ -59,11 +59,16 @@ def test_plan_answers_whether_each_run_fits_how_fast_it_is_and_what_it_costs(cap
     assert whole.skipped is not None
     assert whole.skipped.code == "memory"
     assert whole.skipped.reason.startswith("needs at least 125.5 GiB on the device")
-    assert (whole.cost.held_s, sharded.skipped, sharded.cost.source) == (0.0, None, "unknown")
+    assert (whole.cost.held_s, sharded.skipped, sharded.cost.source) == (0.0, None, "predicted")
     assert sharded.memory is not None
     assert sharded.memory.state_bytes + sharded.memory.rest_bytes < sharded.memory.capacity_bytes == 80 * 2**30
     assert sharded.speed is not None
     assert (sharded.speed.unit, sharded.speed.per_device) == ("tokens/s", 592.35)
+    predicted = sharded.plan.predicted
+    assert predicted is not None
+    assert predicted.low < predicted.rate < predicted.high
+    work = sharded.plan.samples * sharded.plan.amount * sharded.plan.config.measure.repeats
+    assert sharded.cost.held_s == pytest.approx(work / predicted.rate)
     assert sharded.plan.config.model.name == "7b"
     assert Path(sharded.folder).name == sharded.plan.folder_name
     assert capfd.readouterr() == ("", "")
@@ -139,7 +144,7 @@ def test_the_page_s_example_runs(runner: object, here: Path, capsys: pytest.Capt
     (example,) = (block for block in blocks if "llmexp.run(" in block)
     exec(dedent(example), {})
     planned, *ran = capsys.readouterr().out.splitlines()[1:]
-    assert planned == "7b R+Z3 yes 592.35 None"
+    assert re.fullmatch(r"7b R\+Z3 yes 592\.35 \d+\.\d+", planned)
     assert [line.split()[1] for line in ran] == ["success"] * 6
 
 

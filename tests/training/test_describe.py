@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llmexp.training.describe import describe
+from tests.planning import make_plan
 
 
 def words(plan) -> str:
@@ -16,6 +17,14 @@ def test_what_an_adapter_trains_is_no_part_of_the_models_parameters(tiny_plan, m
     plan = tiny_plan(method, task={"name": "finetune"})
     told = f"{plan.parameters:,}, all frozen, and {plan.trainable_parameters:,} more of the adapter, which train"
     assert words(plan) == told
+
+
+def test_why_a_run_is_not_predicted_is_said(tiny_plan):
+    assert describe(tiny_plan("F"))["prediction"] == "none: hardware=cpu is not predicted yet"
+    known = make_plan("model=7b", "hardware=a800", "method=F")
+    assert describe(known)["prediction"] == ""
+    lacking = make_plan("model=7b", "hardware=a800", "method=F", "hardware.memory_bandwidth_bytes_per_s=null")
+    assert describe(lacking)["prediction"] == "none: without hardware.memory_bandwidth_bytes_per_s"
 
 
 def test_without_an_adapter_it_is(tiny_plan):

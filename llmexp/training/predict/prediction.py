@@ -29,7 +29,7 @@ def predict(plan: TrainingPlan) -> Prediction | None:
 
 def unpredicted(plan: TrainingPlan) -> str:
     """Say in a few words why a run is not predicted; empty where it is."""
-    return next(filter(None, (_of_model(plan), _of_layout(plan), _of_settings(plan), _of_machine(plan))), "")
+    return next(filter(None, (_of_model(plan), _of_machine(plan), _of_layout(plan), _of_settings(plan))), "")
 
 
 def _of_model(plan: TrainingPlan) -> str:
