@@ -1,6 +1,6 @@
 """Intervals from the errors that predictions made of runs that were held out (split conformal prediction).
 
-The quantiles of these errors are carried with the constants, by group; a group of fewer than 20 takes its parent's.
+The quantiles of these errors are carried with the constants, by group; each has more than 100 runs.
 """
 
 from __future__ import annotations

@@ -13,6 +13,8 @@ import yaml
 from llmexp.schema import HardwareConfig
 from llmexp.schema.section import PeakDtype
 
+# The paper's servers have eight cards, whose links are fitted.
+_FITTED_RANKS = 8
 FITTED, CARRIED, DATA_SHEET = "runs on this hardware", "measured kernels", "its data sheet"
 
 
@@ -78,7 +80,9 @@ def rates_of(
     `missing` has to have nothing to say of the hardware. `known` stands in the place of the carried constants.
     """
     known = known or constants()
-    own: dict[str, float] = known["hardware"].get(hardware.name, {})
+    own: dict[str, float] = dict(known["hardware"].get(hardware.name, {}))
+    if "link_bytes_per_s" in own:
+        own["link_bytes_per_s"] *= _link(hardware, ranks) / _link(hardware, _FITTED_RANKS)
     architecture = hardware.architecture or ""
     carried = {name: by[architecture] for name, by in known["carried"].items() if architecture in by}
     rates = known["typical"] | carried | known["shared"] | {"link_bytes_per_s": _link(hardware, ranks)} | own

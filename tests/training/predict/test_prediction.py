@@ -100,6 +100,15 @@ def test_it_says_what_the_rates_go_by(hardware: str, source: str) -> None:
     assert found.held_out_runs >= 20
 
 
+def test_fewer_cards_on_pcie_have_more_of_the_hosts_memory_each() -> None:
+    def links(cards: int, hardware: str) -> float:
+        found = predicted("method=Z3", f"hardware={hardware}", f"hardware.devices_per_node={cards}", "batch.micro=8")
+        return found.parts_s["communication"]
+
+    assert links(2, "rtx4090") < links(8, "rtx4090") / 10
+    assert links(2, "a800") > links(8, "a800") / 3
+
+
 def test_hardware_without_runs_of_its_own_has_a_wider_interval() -> None:
     known, unknown = predicted("method=F+Z3"), predicted("method=F+Z3", "hardware=a100")
     assert unknown.high / unknown.low > 1.5 * known.high / known.low
