@@ -19,7 +19,7 @@ from llmexp.training.predict import unpredicted
 RESULTS = Path("docs/results")
 _PROGRAM = ("python", "-m", "llmexp")
 # Cells of table IV that contradict others without a note: their step is 5 to 7 times that of batch 1, or half of it.
-_CONTRADICTING = {("7B", "F+Z3+O"), ("13B", "F+Z3+O"), ("13B", "F+R+Z3+O"), ("13B", "R+Z3+O")}
+CONTRADICTING = {("7B", "F+Z3+O"), ("13B", "F+Z3+O"), ("13B", "F+R+Z3+O"), ("13B", "R+Z3+O")}
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def _planned(task: str, model: str, hardware: str, cells: Iterable[PaperCell]) -
 
 def _is_odd(cell: PaperCell) -> bool:
     """Tell whether the printed speed is probably wrong, by its note or because it contradicts other cells."""
-    contradicts = cell.table == "IV" and cell.hardware != "a800" and (cell.model, cell.method) in _CONTRADICTING
+    contradicts = cell.table == "IV" and cell.hardware != "a800" and (cell.model, cell.method) in CONTRADICTING
     return contradicts or (cell.doubtful and not cell.is_about_memory)
 
 

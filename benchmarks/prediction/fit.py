@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, fields
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -83,6 +83,13 @@ def constants_to_fit() -> list[Constant]:
     return [*own, *(Constant(rate, (), spread, start) for rate, (start, spread) in _SHARED.items())]
 
 
+class Fittable(Protocol):
+    """What a fit asks of runs."""
+
+    def errors(self, logs: Vector) -> Vector:
+        """Return the logarithms of predicted over measured values with these logarithms of constants."""
+
+
 class Runs:
     """Runs as arrays: what the schedule computes with, for all of them at once."""
 
@@ -141,7 +148,7 @@ def starts(constants: Sequence[Constant]) -> Vector:
     return np.log(np.array([one.start for one in constants]))
 
 
-def fitted(runs: Runs, constants: Sequence[Constant], begin: Vector | None = None) -> Vector:
+def fitted(runs: Fittable, constants: Sequence[Constant], begin: Vector | None = None) -> Vector:
     """Return the logarithms of the constants by Gauss-Newton steps with damping (Levenberg and Marquardt)."""
     start, spreads = starts(constants), np.array([one.spread for one in constants])
     logs = start if begin is None else begin

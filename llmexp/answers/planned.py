@@ -19,15 +19,19 @@ class PlanSchema(SchemaName):
     """The schema of this answer."""
 
     name: Literal["llmexp.plan"] = "llmexp.plan"
-    version: Literal[2] = 2
+    version: Literal[3] = 3
 
 
 class PlannedMemory(Part):
     """What a rank needs of its device, or on a CPU of its share of the host's memory, in bytes."""
 
     state_bytes: int = Field(description="training state, or weights; certain")
-    rest_bytes: int = Field(description="activations and the like; estimated")
+    need_bytes: int = Field(
+        description="the least at the fullest moment, activations and libraries included; estimated"
+    )
+    most_bytes: int = Field(description="the same with what an allocator may waste")
     capacity_bytes: int
+    parts_bytes: dict[str, int] = Field({}, description="what `need_bytes` consists of, by name")
 
 
 class PlannedSpeed(Part):
@@ -71,7 +75,7 @@ class PlannedRun(Answer):
     schema_name: PlanSchema = Field(PlanSchema(), alias="schema")
     name: str = Field(description="the run's name in words, which no other run of its sweep has")
     folder: str = Field(description="where its records are, or will be")
-    fits: FitVerdict | None = Field(description="yes, likely or no; null where that is not known")
+    fits: FitVerdict | None = Field(description="yes, uncertain or no; null where that is not known")
     memory: PlannedMemory | None = Field(description="what `fits` rests on")
     skipped: PlannedSkip | None = Field(description="why the run would be skipped at once; null where it would start")
     speed: PlannedSpeed | None
@@ -98,7 +102,15 @@ def planned_run(cost: Cost) -> PlannedRun:
 
 
 def _memory(fit: Fit | None) -> PlannedMemory | None:
-    return PlannedMemory(state_bytes=fit.state, rest_bytes=fit.rest, capacity_bytes=fit.capacity) if fit else None
+    if fit is None:
+        return None
+    return PlannedMemory(
+        state_bytes=fit.state,
+        need_bytes=fit.need,
+        most_bytes=fit.most,
+        capacity_bytes=fit.capacity,
+        parts_bytes=dict(fit.parts),
+    )
 
 
 def _speed(cost: Cost) -> PlannedSpeed | None:

@@ -90,8 +90,9 @@ def budget_words(cost: Cost, budget: TrainingBudget | None) -> str:
 
 
 def sizes(fit: Fit) -> str:
-    """Return the certain part, what is estimated besides, and what there is, in GiB."""
-    return f"{_gib(fit.state)} + about {_gib(fit.rest)} of {_gib(fit.capacity)} GiB"
+    """Return the least and the most that is needed, and what there is, in GiB."""
+    most = f" to {_gib(fit.most)}" if _gib(fit.most) != _gib(fit.need) else ""
+    return f"needs {_gib(fit.need)}{most} of {_gib(fit.capacity)} GiB"
 
 
 def _fits(plan: RunPlan) -> str:

@@ -23,7 +23,7 @@ def plan_table(costs: Sequence[Cost], budget: TrainingBudget | None = None) -> s
     A training budget adds its time and its money.
     """
     notes: list[str] = []
-    headers = ["#", *costs[0].plan.name_fields, "", "fits", "state", "+ rest", "of GiB", _rate(costs)]
+    headers = ["#", *costs[0].plan.name_fields, "", "fits", "needs", "to", "of GiB", _rate(costs)]
     headers += [PREDICTED, "time"]
     headers += [f"{budget.words}" if budget else "", "USD", "note"]
     rows = [[str(number), *_cells(cost, notes, budget)] for number, cost in enumerate(costs, 1)]
@@ -40,7 +40,7 @@ def _cells(cost: Cost, notes: list[str], budget: TrainingBudget | None) -> list[
     own = own_speed(cost)
     taken = budget_cost(cost, budget) if budget and (own or plan.predicted) else None
     asked = [duration(taken.time_s), "" if taken.usd is None else rounded(taken.usd)] if taken else ["", ""]
-    sizes = [f"{size / GIB:.1f}" for size in (fit.state, fit.rest, fit.capacity)] if fit else ["", "", ""]
+    sizes = [f"{size / GIB:.1f}" for size in (fit.need, fit.most, fit.capacity)] if fit else ["", "", ""]
     speed = rounded(own.per_device) if own else ""
     held = f"{cost.sign}{duration(cost.held_s)}" if cost.held_s else "none" if cost.held_s == 0 else "?"
     predicted = "" if skip else of_device(cost)[0]
@@ -68,7 +68,7 @@ def _mark(reason: str, notes: list[str]) -> str:
 def _legend(costs: Sequence[Cost]) -> list[str]:
     """Return where the speeds come from, and what the columns of memory are."""
     by = dict.fromkeys(speed.by.partition(" (")[0] for cost in costs if (speed := own_speed(cost)))
-    memory = "GiB of a device: state is certain, + rest is estimated, of is what there is; docs/troubleshooting.md"
+    memory = "GiB of a device: what a run needs, to what its allocator may waste, of what there is; docs/numbers.md"
     told = [memory] if any(fit_of_plan(cost.plan) for cost in costs) else []
     return [
         "",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import shlex
 
-from llmexp.cli.plan_answer import answer
+from llmexp.cli.plan_answer import answer, fit_of_plan
 from llmexp.launch.command_prefix import Needs, wrap
 from llmexp.record.digits import GIB
-from llmexp.record.memory import MemoryEstimate
+from llmexp.record.memory import Fit, MemoryEstimate
 from llmexp.record.plan import RunPlan
 from llmexp.registry import get_task
 from llmexp.sweep.cost import Cost
@@ -60,7 +60,15 @@ def _memory(plan: RunPlan, memory: MemoryEstimate) -> str:
     ranks = plan.ranks_per_node
     lack = memory.shortage(ranks, hardware.memory_bytes, hardware.host_memory_bytes)
     verdict = "\nit cannot fit, so it would be skipped (force=true tries it)" if lack else ""
-    return f"a rank holds for certain {device} and {host}\n{memory.arithmetic}{verdict}"
+    return f"a rank holds for certain {device} and {host}\n{memory.arithmetic}{verdict}{_parts(fit_of_plan(plan))}"
+
+
+def _parts(fit: Fit | None) -> str:
+    """Return what a rank needs at its fullest moment, by part."""
+    if fit is None or not fit.parts:
+        return ""
+    parts = " + ".join(f"{name} {size / GIB:.3g}" for name, size in fit.parts.items())
+    return f"\nat the fullest moment {fit.need / GIB:.3g} GiB: {parts}"
 
 
 def _of(size: int | None) -> str:

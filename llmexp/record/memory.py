@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from pydantic import Field
@@ -10,9 +11,9 @@ from pydantic import Field
 from llmexp.record.digits import GIB
 from llmexp.record.samples import Record, StateBytes
 
-FitVerdict = Literal["yes", "likely", "no"]
-# A run fits, without a doubt, where the estimate leaves so much of a device free.
-SURE_SHARE = 0.8
+FitVerdict = Literal["yes", "uncertain", "no"]
+# An allocator cannot fill a device to the last byte: its blocks have sizes, and other programs have a little.
+USABLE_SHARE = 0.97
 
 
 class MemoryEstimate(Record):
@@ -40,20 +41,27 @@ class MemoryEstimate(Record):
     )
     arithmetic: str = Field(description="the same in words, for people")
 
+    def parts_at_backward(self, *, with_host: bool = False) -> dict[str, int]:
+        """One rank's bytes on the device by part when forward ends, activations aside; buffers are an estimate.
+
+        `with_host` adds what lies in host memory, which is the same memory for a CPU rank.
+        """
+        return self._lasting(with_host) | self._passing(self.standing_gradients) | {"buffers": self.buffers}
+
+    def parts_at_update(self, *, with_host: bool = False) -> dict[str, int]:
+        """One rank's bytes on the device by part when all gradients exist; it may be the end of forward."""
+        gradients = self.gradients.device + self.gradients.host * with_host + self.brief_gradients
+        return self._lasting(with_host) | self._passing(gradients)
+
     @property
     def before_backward(self) -> int:
         """One rank's bytes on the device when forward ends, without activations; it is an estimate, as buffers are."""
-        beside = max(self.gathered, self.gathered_beside_gradients + self.standing_gradients)
-        return self.parameters.device + self.optimizer.device + beside + self.buffers
+        return sum(self.parts_at_backward().values())
 
     @property
     def device(self) -> int:
         """One rank's bytes on the device: the larger of the end of forward and the time when gradients exist."""
-        return (
-            self.parameters.device
-            + self.optimizer.device
-            + max(self.gathered, self.gathered_beside_gradients + self.gradients.device + self.brief_gradients)
-        )
+        return sum(self.parts_at_update().values())
 
     @property
     def host(self) -> int:
@@ -66,9 +74,15 @@ class MemoryEstimate(Record):
 
         It is less than the sum of both where their peaks are at different times.
         """
-        lasting = sum(kind.device + kind.host for kind in (self.parameters, self.optimizer))
-        gradients = self.gradients.device + self.gradients.host + self.brief_gradients
-        return lasting + max(self.gathered, self.gathered_beside_gradients + gradients)
+        return sum(self.parts_at_update(with_host=True).values())
+
+    def _lasting(self, with_host: bool) -> dict[str, int]:
+        kinds = {"parameters": self.parameters, "optimizer": self.optimizer}
+        return {name: kind.device + kind.host * with_host for name, kind in kinds.items()}
+
+    def _passing(self, gradients: int) -> dict[str, int]:
+        """Return gradients, and the gathered parameters that are there besides at either moment."""
+        return {"gradients": gradients, "gathered": max(self.gathered - gradients, self.gathered_beside_gradients)}
 
     def shortage(self, ranks_per_node: int, device_bytes: int | None, host_bytes: int | None) -> str | None:
         """Say why it cannot fit, or return None; with `device_bytes` None all state is in host memory."""
@@ -94,11 +108,20 @@ class Fit:
     state: int
     rest: int
     capacity: int
+    waste: int = 0
+    """What the allocator may keep besides, for lack of free blocks of the right size."""
+    parts: Mapping[str, int] = field(default_factory=dict)
+    """What `state` and `rest` consist of at the fullest moment, by name."""
 
     @property
     def need(self) -> int:
-        """The most that a rank holds at a time, estimated."""
+        """The least that a rank holds at its fullest moment."""
         return self.state + self.rest
+
+    @property
+    def most(self) -> int:
+        """The same with the allocator's waste."""
+        return self.need + self.waste
 
     @property
     def certain(self) -> bool:
@@ -107,7 +130,7 @@ class Fit:
 
     @property
     def verdict(self) -> FitVerdict:
-        """`yes` with room to spare, `likely` with less, else `no`."""
+        """`yes` where it fits with the waste, `no` where it does not even without, else `uncertain`."""
         if self.need > self.capacity:
             return "no"
-        return "yes" if self.need <= SURE_SHARE * self.capacity else "likely"
+        return "yes" if self.most <= USABLE_SHARE * self.capacity else "uncertain"

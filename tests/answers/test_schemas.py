@@ -70,7 +70,7 @@ def check(llmexp: Llmexp, name: str, printed: str) -> dict[str, Any]:
     assert not holds(schema, answer | {"schema": {"name": "another", "version": 1}}, schema)
     read = ANSWERS[name].validate_json(printed)
     assert json.loads(ANSWERS[name].dump_json(read)) == answer
-    assert answer["schema"] == {"name": f"llmexp.{name}", "version": 2 if name == "plan" else 1}
+    assert answer["schema"] == {"name": f"llmexp.{name}", "version": 3 if name == "plan" else 1}
     return dict(answer)
 
 

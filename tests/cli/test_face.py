@@ -61,7 +61,13 @@ def test_plan_answers_whether_each_run_fits_how_fast_it_is_and_what_it_costs(cap
     assert whole.skipped.reason.startswith("needs at least 125.5 GiB on the device")
     assert (whole.cost.held_s, sharded.skipped, sharded.cost.source) == (0.0, None, "predicted")
     assert sharded.memory is not None
-    assert sharded.memory.state_bytes + sharded.memory.rest_bytes < sharded.memory.capacity_bytes == 80 * 2**30
+    assert (
+        sharded.memory.state_bytes
+        < sharded.memory.need_bytes
+        <= sharded.memory.most_bytes
+        < sharded.memory.capacity_bytes
+        == 80 * 2**30
+    )
     assert sharded.speed is not None
     assert (sharded.speed.unit, sharded.speed.per_device) == ("tokens/s", 592.35)
     predicted = sharded.plan.predicted
@@ -78,7 +84,7 @@ def test_plan_is_what_the_command_prints_as_json(llmexp_main: Callable[..., str]
     printed = llmexp_main("plan", "--json", *PLANNED).splitlines()
     assert [PlannedRun.model_validate_json(line) for line in printed] == llmexp.plan(*PLANNED)
     assert {(line["schema"]["name"], line["schema"]["version"]) for line in map(json.loads, printed)} == {
-        ("llmexp.plan", 2)
+        ("llmexp.plan", 3)
     }
 
 

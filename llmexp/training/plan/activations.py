@@ -106,7 +106,7 @@ class Formula:
 
     def layer(self) -> Layer:
         """Return the bytes of one layer."""
-        attended, passing_of_scores = self._scores()
+        attended, passing_of_scores = self.scores()
         a_token = 2 * self._norm() + self._attention() + self._mlp() + self._adapter()
         wide = self.shape.intermediate_size / self.matrix_parts * self._experts_of_token()
         passing = max(passing_of_scores, 3 * wide * self.element * self.tokens) + self._dequantized()
@@ -162,7 +162,7 @@ class Formula:
         lora = self.techniques.adapter == "lora"
         return self.config.adapter.rank * len(self.config.adapter.targets) * self.element * lora
 
-    def _scores(self) -> tuple[float, float]:
+    def scores(self) -> tuple[float, float]:
         """Return the bytes of a layer's attention matrices that are kept, and of those that exist in its backward."""
         copy = 0 if self.element == FP32 else self.element
         if self._fused:

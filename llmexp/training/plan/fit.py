@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llmexp.inputs.shape import shape_of
 from llmexp.machine.memory import host_memory_bytes
-from llmexp.record.memory import Fit, MemoryEstimate
+from llmexp.record.memory import Fit
 from llmexp.training.plan.activations import activations
 from llmexp.training.plan.training_plan import TrainingPlan
 
@@ -14,9 +14,9 @@ DEVICE_BASE_BYTES, HOST_BASE_BYTES = 1_500_000_000, 570_000_000
 # What a cpu rank's data grows by beyond its libraries and its tensors, mostly stacks of 8 MiB for the threads that it
 # starts: 44 to 76 MB in runs of the tiny model on engine=torch and engine=deepspeed (VmData, Naive and R, batch 1).
 GROWTH_BASE_BYTES = 70_000_000
-# The memory that activations take, over the tensors themselves: the allocator's waste and what passes between kernels.
-# docs/results/verdicts.md shows how little the verdicts on the paper's cells depend on both.
-WASTE = 1.3
+# What an allocator may keep besides the tensors, as a share of activations; on GPUs it kept 0 to 10 % of all memory.
+# docs/results/verdicts.md shows how little the verdicts on the paper's cells depend on it.
+WASTE = 0.3
 # Batches are searched by doubling and bisection up to this one.
 MOST = 1 << 20
 
@@ -26,14 +26,26 @@ def fit_of(plan: TrainingPlan, micro: int) -> Fit | None:
     shape, capacity = shape_of(plan.config.model), capacity_bytes(plan)
     if plan.memory is None or shape is None or capacity is None:
         return None
-    memory, computing = plan.memory, activations(shape, plan.config, plan.techniques, plan.dims, micro)
-    if plan.config.hardware.device == "cpu":
-        state, before = memory.in_all, _before_backward_on_host(memory) + computing.on_host
-        # A limit counts what a rank's data grows by, and so leaves its libraries out.
-        base = GROWTH_BASE_BYTES if plan.config.hardware.memory_limit_bytes else HOST_BASE_BYTES
-    else:
-        state, before, base = memory.device, memory.before_backward, DEVICE_BASE_BYTES
-    return Fit(state, max(0, round(before + WASTE * computing.peak) - state) + base, capacity)
+    computing = activations(shape, plan.config, plan.techniques, plan.dims, micro)
+    # A cpu rank's tensors are all in one memory, wherever they would lie.
+    one_memory = plan.config.hardware.device == "cpu"
+    active = computing.peak + computing.on_host * one_memory
+    backward = plan.memory.parts_at_backward(with_host=one_memory) | {"activations": active}
+    update = plan.memory.parts_at_update(with_host=one_memory)
+    fullest = max(backward, update, key=lambda parts: sum(parts.values()))
+    state, need = sum(update.values()), sum(fullest.values())
+    wasted = max(0, sum(backward.values()) + round(WASTE * computing.peak) - need)
+    base = _base_bytes(plan)
+    parts = {name: size for name, size in fullest.items() if size} | {"libraries": base}
+    return Fit(state, need - state + base, capacity, wasted, parts)
+
+
+def _base_bytes(plan: TrainingPlan) -> int:
+    """Return what a rank's libraries hold; a limit counts what a cpu rank's data grows by, and so leaves them out."""
+    hardware = plan.config.hardware
+    if hardware.device != "cpu":
+        return DEVICE_BASE_BYTES
+    return GROWTH_BASE_BYTES if hardware.memory_limit_bytes else HOST_BASE_BYTES
 
 
 def capacity_bytes(plan: TrainingPlan) -> int | None:
@@ -48,7 +60,7 @@ def capacity_bytes(plan: TrainingPlan) -> int | None:
 
 
 def largest_micro(plan: TrainingPlan) -> int | None:
-    """Return the largest micro batch that likely fits, at least 1; None where sizes are not known."""
+    """Return the largest micro batch that fits, at least 1; None where sizes are not known."""
     if fit_of(plan, 1) is None:
         return None
     low, high = 1, 2
@@ -62,9 +74,4 @@ def largest_micro(plan: TrainingPlan) -> int | None:
 
 def _fits(plan: TrainingPlan, micro: int) -> bool:
     fit = fit_of(plan, micro)
-    return fit is not None and fit.verdict != "no"
-
-
-def _before_backward_on_host(memory: MemoryEstimate) -> int:
-    """Return a cpu rank's bytes when forward ends, without activations: all places are one memory there."""
-    return memory.before_backward + memory.parameters.host + memory.optimizer.host
+    return fit is not None and fit.verdict == "yes"

@@ -20,26 +20,38 @@ def need(plan: TrainingPlan, micro: int) -> int:
 
 
 def test_the_three_verdicts_and_their_bounds():
-    def verdict(rest: int) -> tuple[str, bool]:
-        fit = Fit(state=10, rest=rest, capacity=100)
+    def verdict(rest: int, waste: int) -> tuple[str, bool]:
+        fit = Fit(state=10, rest=rest, capacity=100, waste=waste)
         return fit.verdict, fit.certain
 
-    assert [verdict(rest) for rest in (70, 71, 90, 91)] == [
+    assert [verdict(80, waste) for waste in (7, 8, 50)] == [("yes", False), ("uncertain", False), ("uncertain", False)]
+    assert [verdict(rest, 0) for rest in (87, 88, 90, 91)] == [
         ("yes", False),
-        ("likely", False),
-        ("likely", False),
+        ("uncertain", False),
+        ("uncertain", False),
         ("no", False),
     ]
     assert Fit(state=101, rest=0, capacity=100).certain
 
 
-def test_the_largest_batch_likely_fits_and_one_more_does_not(plan: Made):
+def test_the_largest_batch_fits_and_one_more_is_uncertain(plan: Made):
     made = plan("model=7b", "method=F+Z3", "precision=bf16_mixed")
     largest = largest_micro(made)
     assert largest is not None
     assert largest > 1
     verdicts = [fit.verdict for fit in (fit_of(made, largest), fit_of(made, largest + 1)) if fit]
-    assert verdicts == ["likely", "no"]
+    assert verdicts == ["yes", "uncertain"]
+
+
+def test_the_parts_add_up_to_what_is_needed_at_the_fullest_moment(plan: Made):
+    for words in (["method=F+Z3", "batch.micro=16"], ["method=Naive"], ["method=Z2+O"], ["engine=torch", "method=Z2"]):
+        made = plan("model=7b", "precision=bf16_mixed", *words)
+        fit = fit_of(made, made.batch.micro)
+        assert fit
+        assert sum(fit.parts.values()) == fit.need
+        assert fit.most - fit.need <= 0.3 * fit.parts.get("activations", fit.need)
+    assert made.memory
+    assert fit.parts["parameters"] == made.memory.parameters.device
 
 
 def test_where_not_even_one_fits_the_largest_batch_is_one(plan: Made):
