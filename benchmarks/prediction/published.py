@@ -1,0 +1,188 @@
+"""`python -m benchmarks.prediction.published` predicts the speeds that others published, which no fit has seen.
+
+Errors are those of step times, as in `benchmarks.prediction.judge`. A source counts once, however many rows it has.
+With one run kept, all predictions of a source on a card are corrected by the error of one of its runs, which is not
+judged then: among those on the fewest cards, the one in the middle by length and micro batch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import expm1, log
+from statistics import median
+
+from benchmarks.prediction.cells import Cell
+from benchmarks.prediction.published_plans import Planned, planned
+from benchmarks.prediction.published_rows import Row, published_rows
+from llmexp.training.plan.fit import fit_of
+from llmexp.training.predict import predict, unpredicted
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A row, its plan, the speed of a card that is predicted, and what is said of its memory."""
+
+    planned: Planned
+    tokens_per_s: float | None = None
+    reason: str = ""
+    """Why there is no prediction."""
+    fits: str = ""
+    need_bytes: int | None = None
+
+    @property
+    def row(self) -> Row:
+        """The row as published."""
+        return self.planned.row
+
+    @property
+    def error(self) -> float | None:
+        """The logarithm of the predicted over the measured step time."""
+        return log(self.row.tokens_per_s_per_device / self.tokens_per_s) if self.tokens_per_s else None
+
+    @property
+    def memory_error(self) -> float | None:
+        """The logarithm of the estimated over the printed peak of a card."""
+        need, printed = self.need_bytes, self.row.memory_gb
+        return log(need / (printed * 1e9)) if need and printed else None
+
+
+def judged(rows: Iterable[Row] | None = None) -> list[Judged]:
+    """Predict rows, by default all."""
+    return [_judged(planned(row)) for row in (published_rows() if rows is None else rows)]
+
+
+def published_cells(rows: Iterable[Row] | None = None) -> list[Cell]:
+    """Return the rows that have a plan as cells, for judging alone."""
+    made = [planned(row) for row in (published_rows() if rows is None else rows)]
+    return [
+        Cell(one.row.source, one.plan, one.plan.amount / (one.row.tokens_per_s_per_device * one.row.devices))
+        for one in made
+        if one.plan
+    ]
+
+
+def _judged(made: Planned) -> Judged:
+    if made.plan is None:
+        return Judged(made, reason=made.refused)
+    prediction, fit = predict(made.plan), fit_of(made.plan, made.plan.batch.micro)
+    return Judged(
+        made,
+        prediction.rate / made.plan.dims.world_size if prediction else None,
+        unpredicted(made.plan),
+        fit.verdict if fit else "",
+        fit.need if fit else None,
+    )
+
+
+def corrected(group: Sequence[Judged]) -> list[float]:
+    """Return the errors of a source's runs on a card, corrected by the one of them that was kept and is left out."""
+    kept = _middle(group)
+    shift = kept.error or 0.0
+    return [(one.error or 0.0) - shift for one in group if one is not kept]
+
+
+def _middle(group: Sequence[Judged]) -> Judged:
+    fewest = min(one.row.devices for one in group)
+    there = sorted(
+        (one for one in group if one.row.devices == fewest),
+        key=lambda one: (one.row.seq_len, one.row.micro_batch or 0, one.row.model, str(one.row)),
+    )
+    return there[len(there) // 2]
+
+
+@dataclass(frozen=True)
+class Errors:
+    """What became of some rows; errors are shares of what was measured."""
+
+    name: str
+    rows: int
+    planned: int
+    off: list[float]
+    off_with_one: list[float]
+    refused_to_fit: int
+    memory_off: list[float]
+
+    @classmethod
+    def of(cls, name: str, rows: Sequence[Judged]) -> Errors:
+        """Sum up rows of one source or one card."""
+        groups: dict[tuple[str, str], list[Judged]] = defaultdict(list)
+        for one in rows:
+            if one.error is not None:
+                groups[one.row.group].append(one)
+        return cls(
+            name,
+            len(rows),
+            sum(one.planned.plan is not None for one in rows),
+            [_off(one.error) for group in groups.values() for one in group if one.error is not None],
+            [_off(error) for group in groups.values() for error in corrected(group)],
+            sum(one.fits == "no" for one in rows),
+            [_off(one.memory_error) for one in rows if one.memory_error is not None],
+        )
+
+    @property
+    def cells(self) -> list[str]:
+        """One line of the table."""
+        counts = [str(count) for count in (self.rows, self.planned, len(self.off), self.refused_to_fit)]
+        return [self.name, *counts, *map(_percent, (self.off, self.off_with_one, self.memory_off))]
+
+
+def by(rows: Sequence[Judged], key: str) -> list[Errors]:
+    """Return the errors by a column of the rows, the largest part first."""
+    parts: dict[str, list[Judged]] = defaultdict(list)
+    for one in rows:
+        parts[getattr(one.row, key)].append(one)
+    return [Errors.of(name, part) for name, part in sorted(parts.items(), key=lambda part: -len(part[1]))]
+
+
+def median_over_sources(rows: Sequence[Judged], *, one_kept: bool = False) -> float:
+    """Return the median of the sources' median errors."""
+    sources = [one.off_with_one if one_kept else one.off for one in by(rows, "source")]
+    return median(median(off) for off in sources if off)
+
+
+def _off(error: float) -> float:
+    return abs(expm1(error))
+
+
+def _percent(off: Sequence[float]) -> str:
+    return f"{100 * median(off):.1f} %" if off else "-"
+
+
+_HEAD = ["", "rows", "planned", "predicted", "fit: no", "median error", "one run kept", "memory error"]
+
+
+def _table(lines: Iterable[Errors]) -> str:
+    cells = [_HEAD, *(line.cells for line in lines)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(_HEAD))]
+    aligned = ("  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in cells)
+    return "\n".join(aligned)
+
+
+def _counts(title: str, reasons: Iterable[str]) -> str:
+    lines = (f"  {count:4}  {reason}" for reason, count in Counter(filter(None, reasons)).most_common())
+    return "\n".join([title, *lines])
+
+
+def main() -> None:
+    """Print the errors by source, by card and by kind, and what was refused and assumed."""
+    rows = judged()
+    for key in ("source", "hardware", "kind", "framework", "precision"):
+        print(_table(by(rows, key)), end="\n\n")
+    print(_table([Errors.of("all rows", rows)]))
+    print(f"median over sources: {100 * median_over_sources(rows):.1f} %")
+    print(f"with one run of a source and card kept: {100 * median_over_sources(rows, one_kept=True):.1f} %\n")
+    print(_counts("not predicted:", (one.reason for one in rows)))
+    print(_counts("planned, but llmexp would not start it:", (one.planned.skipped for one in rows)))
+    print(_counts("assumed:", (words for one in rows if one.error is not None for words in one.planned.assumed)))
+    worst = sorted((one for one in rows if one.error is not None), key=lambda one: -abs(one.error or 0.0))[:15]
+    print("\n".join(["worst, predicted over measured step time:", *map(_line, worst)]))
+
+
+def _line(one: Judged) -> str:
+    return f"  {1 + expm1(one.error or 0.0):5.2f}  {one.row}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+"""Plans of published runs: a row's words, what had to be assumed for them, and what llmexp says of the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from hydra.core.config_loader import ConfigLoader
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from benchmarks.prediction.published_rows import Row
+from llmexp.cli.app import CONFIG, hydra_app
+from llmexp.cli.compose import Composer
+from llmexp.cli.explain import explain
+from llmexp.cli.jobs import plan_of, words_of
+from llmexp.cli.overrides import accept
+from llmexp.errors import ConfigError
+from llmexp.training.plan.training_plan import TrainingPlan
+
+# A file of conf/model whose architecture a family has; the sizes are the row's own.
+_BASES = {"llama": "7b", "gpt": "7b", "qwen3": "qwen3-8b", "mixtral": "mixtral", "qwen3_moe": "mixtral"}
+_UNLIKE = {
+    "gpt": "an MLP of two matrices as a gated one of as many weights, LayerNorm as RMSNorm",
+    "qwen3_moe": "no norms of queries and keys",
+}
+# Cards that differ from those of a file: the H100 with 96 GB of HBM2e that torchtitan's pages describe.
+_CARDS = {
+    "h100_96gb": [
+        "hardware=h100",
+        "hardware.memory_bytes=102005473280",
+        "hardware.memory_bandwidth_bytes_per_s=2.4e12",
+    ]
+}
+_MEGATRON = ("megatron", "nemo")
+_CARDS_OF_A_NODE = 8
+# A plain MLP is planned as a gated one whose three matrices have as many weights, in steps that tp divides.
+_WIDTH_STEP = 64
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What became of a row: its plan, or why there is none, and what the plan assumes that the source does not say."""
+
+    row: Row
+    words: tuple[str, ...]
+    assumed: tuple[str, ...]
+    plan: TrainingPlan | None
+    refused: str = ""
+
+    @property
+    def skipped(self) -> str:
+        """Why llmexp itself would not start the run, although it can be planned."""
+        return self.plan.skip.reason if self.plan and self.plan.skip else ""
+
+
+def planned(row: Row) -> Planned:
+    """Plan a row; what llmexp refuses comes back with the reason."""
+    if row.family not in _BASES:
+        return Planned(row, (), (), None, f"family {row.family} has no shape in llmexp")
+    words, assumed = words_and_assumptions(row)
+    loader, master, composer = _composed_once()
+    try:
+        overrides = accept(loader, words)
+        plan = plan_of(composer.container(overrides), words_of(loader, master.hydra, overrides))
+    except ConfigError as error:
+        return Planned(row, tuple(words), tuple(assumed), None, str(error))
+    except (HydraException, OmegaConfBaseException) as error:
+        return Planned(row, tuple(words), tuple(assumed), None, str(explain(error)))
+    assert isinstance(plan, TrainingPlan)
+    return Planned(row, tuple(words), tuple(assumed), plan)
+
+
+@cache
+def _composed_once() -> tuple[ConfigLoader, DictConfig, Composer]:
+    with hydra_app() as hydra:
+        master = hydra.compose_config(CONFIG, [], RunMode.MULTIRUN)
+        return hydra.config_loader, master, Composer(hydra.config_loader, master, [])
+
+
+def words_and_assumptions(row: Row) -> tuple[list[str], list[str]]:
+    """Return the words that plan a row, and what they say that its source does not."""
+    assumed: list[str] = []
+    words = [f"task={row.kind}", *_model(row, assumed), *_machine(row, assumed), *_batch(row, assumed)]
+    words += [f"engine={engine_of(row)}", f"precision={row.precision}", f"method={_method(row, assumed)}"]
+    words += [*_layout(row), *_optimizer(row, assumed)]
+    return [*words, "data=synthetic", f"data.seq_len={row.seq_len}", "tracking=none"], assumed
+
+
+def engine_of(row: Row) -> str:
+    """Return the engine whose way of training is a framework's: deepspeed and megatron by name, all others torch."""
+    if row.framework.startswith(_MEGATRON):
+        return "megatron"
+    return "deepspeed" if row.framework.startswith("deepspeed") else "torch"
+
+
+def _model(row: Row, assumed: list[str]) -> list[str]:
+    width = row.intermediate or 0
+    if row.family == "gpt":
+        width = round(width * 2 / 3 / _WIDTH_STEP) * _WIDTH_STEP
+    assumed += [_UNLIKE[name] for name in _UNLIKE if name == row.family]
+    sizes = {
+        "vocab_size": row.vocab,
+        "hidden_size": row.hidden,
+        "intermediate_size": width,
+        "num_layers": row.layers,
+        "num_heads": row.heads,
+        "num_kv_heads": row.kv_heads,
+        "head_dim": row.head_dim,
+        "num_experts": row.experts,
+        "experts_per_token": row.top_k,
+    }
+    words = [f"model={_BASES[row.family]}", f"model.name={row.model}", f"model.max_positions={row.seq_len}"]
+    words += [f"model.{name}={size}" for name, size in sizes.items() if size is not None]
+    return words + ["model.tie_embeddings=true"] * (row.tied == "yes")
+
+
+def _machine(row: Row, assumed: list[str]) -> list[str]:
+    nodes = row.nodes
+    if nodes is None:
+        nodes = -(-row.devices // _CARDS_OF_A_NODE)
+        assumed += [f"machines of {_CARDS_OF_A_NODE} cards"] * (row.devices > 1)
+    card = _CARDS.get(row.hardware, [f"hardware={row.hardware}"])
+    return [*card, f"hardware.nodes={nodes}", f"hardware.devices_per_node={row.devices // nodes}"]
+
+
+def _batch(row: Row, assumed: list[str]) -> list[str]:
+    micro, passes = row.micro_batch, row.accumulation
+    if micro is None:
+        micro = 1
+        assumed.append("a micro batch of 1")
+    if passes is None:
+        passes = max(1, row.global_batch // (micro * row.replicas)) if row.global_batch else 1
+        assumed += ["one pass a step"] * (row.global_batch is None)
+    return [f"batch.micro={micro}", f"batch.accumulation={passes}"]
+
+
+def _method(row: Row, assumed: list[str]) -> str:
+    adapter = {"": [], "none": [], "lora": ["L"], "qlora": ["QL"]}[row.adapter]
+    atoms = [*adapter, *_recomputed(row, assumed)]
+    if row.flash == "":
+        assumed.append("fused attention")
+    if row.compile == "":
+        assumed.append("nothing compiled")
+    # Megatron compiles its own fusions.
+    atoms += ["C"] * (row.compile == "yes" and engine_of(row) != "megatron")
+    atoms += _sharded(row, assumed)
+    atoms += ["O"] * ("optimizer" in row.offload)
+    return "+".join(atoms) or "Naive"
+
+
+def _recomputed(row: Row, assumed: list[str]) -> Sequence[str]:
+    fused = ["F"] * (row.flash != "no")
+    if row.recomputation == "":
+        assumed.append("no recomputation")
+    if row.recomputation == "selective" and fused:
+        assumed.append("selective recomputation as none")
+    if row.recomputation == "selective" and not fused:
+        return ["RS"]
+    return [*fused, *["R"] * (row.recomputation == "full")]
+
+
+def _sharded(row: Row, assumed: list[str]) -> list[str]:
+    if row.replicas == 1:
+        return []
+    if row.sharding is None:
+        assumed.append("no sharding")
+    return [f"Z{row.sharding}"] * bool(row.sharding)
+
+
+def _layout(row: Row) -> list[str]:
+    degrees = {"dp": row.replicas, "tp": row.tp, "pp": row.pp, "cp": row.cp, "ep": row.ep}
+    words = [f"parallelism.{name}={size}" for name, size in degrees.items()]
+    words += [f"parallelism.virtual_stages={row.virtual_stages}"] * bool(row.virtual_stages)
+    words += [f"parallelism.schedule={row.schedule}"] * bool(row.schedule)
+    return words + ["parallelism.sequence=true"] * (row.sequence_parallel == "yes" and row.tp > 1)
+
+
+def _optimizer(row: Row, assumed: list[str]) -> list[str]:
+    if row.optimizer == "":
+        assumed.append("AdamW")
+    words = [f"optimizer={row.optimizer or 'adamw'}"]
+    words += [f"adapter.rank={row.rank}"] * bool(row.rank)
+    return words + ["memory.activation_offload=true"] * ("activations" in row.offload)
