@@ -38,8 +38,10 @@ class Judged:
 
     @property
     def error(self) -> float | None:
-        """The logarithm of the predicted over the measured step time."""
-        return log(self.row.tokens_per_s_per_device / self.tokens_per_s) if self.tokens_per_s else None
+        """The logarithm of the predicted over the measured step time; None without a prediction, or with a doubt."""
+        if self.tokens_per_s is None or self.row.doubted:
+            return None
+        return log(self.row.tokens_per_s_per_device / self.tokens_per_s)
 
     @property
     def memory_error(self) -> float | None:

@@ -1,7 +1,7 @@
 """Training speeds that others published: the rows of benchmarks/published.csv, and what their units mean.
 
 No constant is fitted to them. Each row holds what its source says and nothing else; an empty cell is not said there.
-`note` has what no column has room for, and begins with `doubt:` where a figure contradicts others of its source.
+`note` has what no column has room for, and `doubt:` with the reason where a figure cannot be right.
 
 - `source` names who measured; rows of one source share software, machines and habits.
 - `url` is the page, with the commit where the page is a file. `date` is the day or month that it gives.
@@ -13,7 +13,7 @@ No constant is fitted to them. Each row holds what its source says and nothing e
 - `precision` is bf16_mixed (fp32 master weights), bf16_pure, fp16, fp8, mxfp8 or nvfp4.
 - `sharding` is the ZeRO stage that comes closest: FSDP is 3, a distributed optimizer 1. `offload` has what the host
   keeps. `recomputation` is none, selective or full.
-- `value` and `unit` are as printed. TFLOP/s count 6 FLOPs a parameter and token, and attention without the mask.
+- `value` and `unit` are as printed.
 - `memory_gb` is the peak of a card in 10^9 bytes; `memory_kind` says by what: allocated, reserved, or peak if unsaid.
 """
 
@@ -97,6 +97,11 @@ class Row:
         return UNITS[self.unit](self)
 
     @property
+    def doubted(self) -> bool:
+        """Tell whether the figure cannot be right, so that no prediction is judged by it."""
+        return "doubt:" in self.note
+
+    @property
     def group(self) -> tuple[str, str]:
         """The source and the hardware, which share a correction."""
         return self.source, self.hardware
@@ -113,10 +118,6 @@ def _by_step(row: Row) -> float:
     return row.samples * row.seq_len / row.value / row.devices
 
 
-def _by_flops(row: Row) -> float:
-    return row.value * 1e12 / flops_per_token(row)
-
-
 # What turns a value into tokens a second of one card.
 UNITS: dict[str, Callable[[Row], float]] = {
     "tokens/s/GPU": lambda row: row.value,
@@ -124,18 +125,8 @@ UNITS: dict[str, Callable[[Row], float]] = {
     "samples/s": lambda row: row.value * row.seq_len / row.devices,
     "s/step": _by_step,
     "ms/step": lambda row: 1000 * _by_step(row),
-    "TFLOP/s/GPU": _by_flops,
+    "s/1024 samples": lambda row: 1024 * row.seq_len / row.value / row.devices,
 }
-
-
-def flops_per_token(row: Row) -> float:
-    """Return the FLOPs of a token as sources count them: forward and backward, attention between all pairs."""
-    layers, hidden, heads, vocab = (row.layers or 0, row.hidden or 0, row.heads or 0, row.vocab or 0)
-    width = heads * (row.head_dim or hidden // heads)
-    attention = 2 * hidden * width + 2 * hidden * (width * (row.kv_heads or heads) // heads)
-    matrices = 2 if row.family == "gpt" else 3
-    mlp = matrices * hidden * (row.intermediate or 0) * (row.top_k or 1)
-    return 6.0 * (layers * (attention + mlp) + vocab * hidden) + 12.0 * layers * width * row.seq_len
 
 
 def published_rows(path: Path = PUBLISHED) -> list[Row]:

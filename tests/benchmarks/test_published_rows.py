@@ -1,0 +1,225 @@
+"""Published speeds can be read, are possible, become plans or say why not, and are in no fit."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from dataclasses import replace
+from math import log
+from pathlib import Path
+
+import pytest
+import yaml
+
+from benchmarks.prediction import cells, fit, judge
+from benchmarks.prediction.published import Judged, corrected, judged, median_over_sources, published_cells
+from benchmarks.prediction.published_plans import Planned, engine_of, planned, words_and_assumptions
+from benchmarks.prediction.published_rows import KINDS, RECOMPUTATIONS, UNITS, Row, published_rows
+
+HARDWARE = Path("conf/hardware")
+# Dense peaks as multiples of that in bf16.
+PEAKS = {"bf16_mixed": 1, "bf16_pure": 1, "fp16": 1, "fp8": 2, "mxfp8": 2, "nvfp4": 4}
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[Row]:
+    return published_rows()
+
+
+@pytest.fixture(scope="module")
+def one_of_each(rows) -> list[Judged]:
+    """The run of each source on the fewest cards."""
+    few = {row.source: row for row in sorted(rows, key=lambda row: -row.devices)}
+    return judged(few.values())
+
+
+@pytest.fixture(scope="module")
+def made_up(rows) -> Row:
+    row = next(row for row in rows if row.source == "kempnerforge" and row.devices == 4 and row.tp == 1)
+    return replace(row, note="", micro_batch=4, accumulation=2, global_batch=None)
+
+
+def test_there_are_enough_rows_of_enough_sources(rows) -> None:
+    assert len(rows) >= 150
+    assert len({row.source for row in rows}) >= 12
+    assert len({row.hardware for row in rows}) >= 10
+
+
+def test_every_row_is_of_known_kinds(rows) -> None:
+    for row in rows:
+        assert row.kind in KINDS
+        assert row.unit in UNITS
+        assert row.precision in PEAKS
+        assert row.recomputation in ("", *RECOMPUTATIONS)
+        assert {row.flash, row.compile, row.tied, row.sequence_parallel} <= {"", "yes", "no"}
+        assert row.sharding in (None, 0, 1, 2, 3)
+        assert row.adapter in ("", "lora", "qlora")
+
+
+def test_every_row_says_where_it_is_from(rows) -> None:
+    for row in rows:
+        assert row.source
+        assert re.match(r"https://[^ ]+$", row.url)
+        assert re.match(r"20\d\d(-\d\d){0,2}$", row.date)
+
+
+def test_no_row_is_there_twice(rows) -> None:
+    counted = Counter(replace(row, url="", value=0.0, memory_gb=None) for row in rows if row.source == "aleph-alpha")
+    assert max(Counter(rows).values()) == 1
+    # The paper measured some layouts twice, in two of its files.
+    assert max(counted.values()) <= 2
+
+
+def test_degrees_and_batches_multiply_to_what_is_printed(rows) -> None:
+    for row in rows:
+        assert row.replicas * row.tp * row.pp * row.cp == row.devices, row
+        assert row.devices % (row.nodes or 1) == 0, row
+        if row.micro_batch and row.accumulation and row.global_batch:
+            assert row.micro_batch * row.accumulation * row.replicas == row.global_batch, row
+
+
+def test_no_card_computes_faster_than_it_can(rows) -> None:
+    known = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in HARDWARE.glob("*.yaml")}
+    for row in rows:
+        card = known.get(row.hardware.removesuffix("_96gb"))
+        if card is None or row.doubted:
+            continue
+        peak = (card.get("peak_flops_per_s") or known[card["defaults"][0]]["peak_flops_per_s"])["bf16"]
+        assert row.tokens_per_s_per_device * least_flops(row) < PEAKS[row.precision] * peak, row
+
+
+def test_an_impossible_speed_is_found(made_up) -> None:
+    fast = replace(made_up, value=100 * made_up.value)
+    assert fast.tokens_per_s_per_device * least_flops(fast) > 989e12
+
+
+def least_flops(row: Row) -> float:
+    """Of a token: each product of matrices once in every pass that the row names, and half the attention."""
+    assert row.hidden
+    assert row.heads
+    assert row.layers
+    width = row.heads * (row.head_dim or row.hidden // row.heads)
+    attention = 2 * row.hidden * width * (1 + (row.kv_heads or row.heads) / row.heads)
+    mlp = (2 if row.family == "gpt" else 3) * row.hidden * (row.intermediate or 0) * (row.top_k or 1)
+    passes = (2 if row.adapter else 3) + (row.recomputation == "full")
+    layers = row.layers * (attention + mlp + width * row.seq_len)
+    return 2.0 * passes * layers + 2.0 * 2 * row.hidden * (row.vocab or 0)
+
+
+def test_the_plans_flops_agree(one_of_each) -> None:
+    plans = [(one.row, one.planned.plan) for one in one_of_each if one.planned.plan]
+    assert len(plans) >= 15
+    for row, plan in plans:
+        rate = row.tokens_per_s_per_device * (plan.flops_per_token or 0.0)
+        assert row.doubted or rate < plan.config.hardware.peak_flops_per_s["bf16"], row
+
+
+def test_units_agree(made_up) -> None:
+    as_tokens = replace(made_up, unit="tokens/s/GPU", value=1000.0)
+    step_s = 4 * 2 * made_up.seq_len / 1000.0
+    others = {"tokens/s": 4000.0, "samples/s": 4000.0 / made_up.seq_len, "s/step": step_s, "ms/step": 1000 * step_s}
+    others["s/1024 samples"] = 1024 * made_up.seq_len / 4000.0
+    assert set(others) | {"tokens/s/GPU"} == set(UNITS)
+    for unit, value in others.items():
+        same = replace(made_up, unit=unit, value=value)
+        assert same.tokens_per_s_per_device == pytest.approx(as_tokens.tokens_per_s_per_device)
+    with pytest.raises(ValueError, match="samples of a step"):
+        assert replace(made_up, unit="s/step", micro_batch=None).tokens_per_s_per_device
+
+
+def test_no_fit_reads_them() -> None:
+    for module in (cells, fit, judge):
+        assert module.__file__
+        tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
+        imported = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        assert imported
+        assert not [name for name in imported if "published" in name]
+        assert not [
+            node for node in ast.walk(tree) if isinstance(node, ast.Constant) and "published" in str(node.value)[:20]
+        ]
+    assert not list(cells.RESULTS.rglob("published.csv"))
+
+
+def test_each_source_becomes_a_plan_or_says_why_not(one_of_each) -> None:
+    for one in one_of_each:
+        assert bool(one.planned.plan) != bool(one.planned.refused), one.row
+        assert bool(one.tokens_per_s) != bool(one.reason), one.row
+    assert len([one for one in one_of_each if one.tokens_per_s]) >= 10
+
+
+def test_a_plan_has_what_its_row_says(one_of_each) -> None:
+    for one in one_of_each:
+        row, plan = one.row, one.planned.plan
+        if plan is None:
+            continue
+        assert plan.dims.world_size == row.devices
+        assert (plan.dims.tp, plan.dims.pp, plan.dims.cp) == (row.tp, row.pp, row.cp)
+        assert plan.config.data.seq_len == row.seq_len
+        assert plan.batch.micro == (row.micro_batch or 1)
+        assert plan.techniques.recomputation == (row.recomputation == "full")
+        assert row.samples is None or row.micro_batch is None or plan.batch.global_ == row.samples
+
+
+def test_what_a_source_does_not_say_is_named(made_up) -> None:
+    _, nothing = words_and_assumptions(made_up)
+    assert nothing == []
+    silent = replace(made_up, micro_batch=None, accumulation=None, recomputation="", flash="", compile="", optimizer="")
+    _, assumed = words_and_assumptions(replace(silent, sharding=None, nodes=None))
+    assert set(assumed) == {
+        "machines of 8 cards",
+        "a micro batch of 1",
+        "one pass a step",
+        "no recomputation",
+        "fused attention",
+        "nothing compiled",
+        "no sharding",
+        "AdamW",
+    }
+
+
+def test_frameworks_train_like_the_nearest_engine(made_up) -> None:
+    by_name = {"megatron-bridge": "megatron", "nemo": "megatron", "deepspeed": "deepspeed", "torchtitan": "torch"}
+    assert {name: engine_of(replace(made_up, framework=name)) for name in by_name} == by_name
+
+
+def test_other_families_and_cards_are_refused(made_up) -> None:
+    assert "no shape" in planned(replace(made_up, family="deepseek")).refused
+    assert "abacus" in planned(replace(made_up, hardware="abacus")).refused
+    assert planned(replace(made_up, tp=3, devices=3)).refused
+
+
+def test_a_plain_mlp_keeps_its_weights(made_up) -> None:
+    plain = planned(replace(made_up, family="gpt", intermediate=16384))
+    gated = planned(replace(made_up, intermediate=10944))
+    assert plain.plan
+    assert gated.plan
+    assert plain.plan.parameters == gated.plan.parameters
+    assert plain.assumed != gated.assumed
+
+
+def test_an_error_is_that_of_the_step(made_up) -> None:
+    (one,) = judged([made_up])
+    assert one.tokens_per_s
+    assert one.error == pytest.approx(log(made_up.tokens_per_s_per_device / one.tokens_per_s))
+    (doubted,) = judged([replace(made_up, note="doubt: made up")])
+    assert doubted.error is None
+    (cell,) = published_cells([made_up])
+    assert cell.step_s == pytest.approx(4 * 2 * 4 * made_up.seq_len / made_up.value)
+
+
+def test_one_run_kept_corrects_the_others_and_is_not_judged(made_up) -> None:
+    plan = Planned(made_up, (), (), None)
+    fast = [Judged(replace(plan, row=replace(made_up, seq_len=length)), 2e4) for length in (1024, 2048, 4096)]
+    slow = replace(fast[0], planned=replace(plan, row=replace(made_up, devices=8, value=made_up.value)))
+    assert corrected(fast) == pytest.approx([0.0, 0.0])
+    assert corrected([*fast, slow]) == pytest.approx([0.0, 0.0, log(0.5)])
+
+
+def test_a_source_counts_once(made_up) -> None:
+    def of(source: str, share: float) -> Judged:
+        row = replace(made_up, source=source, unit="tokens/s/GPU", value=1000.0)
+        return Judged(Planned(row, (), (), None), 1000.0 / share)
+
+    rows = [of("one", 1.1)] * 9 + [of("two", 1.5), of("three", 2.0)]
+    assert median_over_sources(rows) == pytest.approx(0.5)
