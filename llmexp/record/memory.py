@@ -14,6 +14,7 @@ from llmexp.record.samples import Record, StateBytes
 FitVerdict = Literal["yes", "uncertain", "no"]
 # An allocator cannot fill a device to the last byte: its blocks have sizes, and other programs have a little.
 USABLE_SHARE = 0.97
+LIBRARIES = "libraries"
 
 
 class MemoryEstimate(Record):
@@ -117,6 +118,11 @@ class Fit:
     def need(self) -> int:
         """The least that a rank holds at its fullest moment."""
         return self.state + self.rest
+
+    @property
+    def tensors(self) -> int:
+        """The same without the libraries: the allocator's peak."""
+        return self.need - self.parts.get(LIBRARIES, 0)
 
     @property
     def most(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llmexp.inputs.shape import shape_of
 from llmexp.machine.memory import host_memory_bytes
-from llmexp.record.memory import Fit
+from llmexp.record.memory import LIBRARIES, Fit
 from llmexp.training.plan.activations import activations
 from llmexp.training.plan.training_plan import TrainingPlan
 
@@ -36,7 +36,7 @@ def fit_of(plan: TrainingPlan, micro: int) -> Fit | None:
     state, need = sum(update.values()), sum(fullest.values())
     wasted = max(0, sum(backward.values()) + round(WASTE * computing.peak) - need)
     base = _base_bytes(plan)
-    parts = {name: size for name, size in fullest.items() if size} | {"libraries": base}
+    parts = {name: size for name, size in fullest.items() if size} | {LIBRARIES: base}
     return Fit(state, need - state + base, capacity, wasted, parts)
 
 

@@ -156,7 +156,7 @@ def test_speed_is_relative_to_naive_with_the_same_work(make_run):
 
 def test_a_measured_speed_stands_beside_its_prediction(make_run):
     sheet = {"peak_flops_per_s": {"bf16": 312e12}, "memory_bandwidth_bytes_per_s": 2.039e12}
-    sheet |= {"device": "cuda", "interconnect_bandwidth_bytes_per_s": 200e9}
+    sheet |= {"device": "cuda", "interconnect_bandwidth_bytes_per_s": 200e9, "memory_bytes": 80 * 2**30}
     hardware = {f"hardware__{name}": value for name, value in sheet.items()} | A800
     (slow,) = build_report([make_run("F", metrics={"tokens_per_s": 1.0}, **hardware)]).sections[0].rows
     predicted = slow.plan.predicted.rate
@@ -170,7 +170,11 @@ def test_a_measured_speed_stands_beside_its_prediction(make_run):
     first, *_, cpu = csv.DictReader(io.StringIO(comma_separated(build_report(folders))))
     assert float(first["predicted_tokens_per_s_low"]) < predicted < float(first["predicted_tokens_per_s_high"])
     assert float(first["predicted_tokens_per_s"]) == pytest.approx(predicted)
-    assert cpu["predicted_tokens_per_s"] == ""
+    assert cpu["predicted_tokens_per_s"] == cpu["predicted_peak_allocated_bytes"] == ""
+    peak, need, most = (
+        float(first[f"predicted_{name}"]) for name in ("peak_allocated_bytes", "need_bytes", "need_bytes_most")
+    )
+    assert 0 < peak < need <= most
 
 
 def test_what_varies_has_a_column_and_what_does_not_is_in_the_title(make_run):
