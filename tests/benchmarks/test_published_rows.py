@@ -211,7 +211,7 @@ def test_an_error_is_that_of_the_step(made_up) -> None:
 def test_one_run_kept_corrects_the_others_and_is_not_judged(made_up) -> None:
     plan = Planned(made_up, (), (), None)
     fast = [Judged(replace(plan, row=replace(made_up, seq_len=length)), 2e4) for length in (1024, 2048, 4096)]
-    slow = replace(fast[0], planned=replace(plan, row=replace(made_up, devices=8, value=made_up.value)))
+    slow = replace(fast[0], planned=replace(plan, row=replace(made_up, devices=8, seq_len=3072)))
     assert corrected(fast) == pytest.approx([0.0, 0.0])
     assert corrected([*fast, slow]) == pytest.approx([0.0, 0.0, log(0.5)])
 
