@@ -71,7 +71,7 @@ def own_cells() -> list[Cell]:
     found = []
     for path in sorted(RESULTS.glob("*/*.csv")):
         for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
-            made = _own(path, row) if row.get("step_time_s") else None
+            made = own_cell(path, row) if row.get("step_time_s") else None
             if made and not unpredicted(made.plan):
                 found.append(made)
     return found
@@ -96,7 +96,7 @@ def _is_odd(cell: PaperCell) -> bool:
     return contradicts or (cell.doubtful and not cell.is_about_memory)
 
 
-def _own(path: Path, row: dict[str, str]) -> Cell:
+def own_cell(path: Path, row: dict[str, str]) -> Cell:
     """Plan a row of a table of results by the command that it names."""
     words = shlex.split(row["command"])[len(_PROGRAM) :]
     named = any(word.startswith("hardware=") for word in words)

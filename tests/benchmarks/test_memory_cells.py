@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.prediction.fit import fitted, starts
-from benchmarks.prediction.memory import MemoryRuns, memory_cells, memory_constants
+from benchmarks.prediction.memory import MemoryRuns, memory_cells, memory_constants, own_memory
 from benchmarks.trust_memory import SEARCHED, TASKS, UNSEARCHED, checks
 
 
@@ -26,6 +26,14 @@ def test_a_method_that_was_left_out_is_predicted_as_well() -> None:
     errors = MemoryRuns(out, constants).errors(fitted(MemoryRuns(kept, constants), constants))
     assert len(out) > 5
     assert np.median(np.abs(np.expm1(errors))) < 0.12
+
+
+def test_on_one_card_the_tensors_take_what_the_plan_says() -> None:
+    errors, within = own_memory()
+    off = np.abs(np.expm1(errors))
+    assert len(errors) == within >= 17
+    assert np.median(off) < 0.03
+    assert np.quantile(off, 0.95) < 0.08
 
 
 def test_the_plan_is_sure_of_most_batches_and_right_then() -> None:
