@@ -85,9 +85,16 @@ def words_and_assumptions(row: Row) -> tuple[list[str], list[str]]:
     """Return the words that plan a row, and what they say that its source does not."""
     assumed: list[str] = []
     words = [f"task={row.kind}", *_model(row, assumed), *_machine(row, assumed), *_batch(row, assumed)]
-    words += [f"engine={engine_of(row)}", f"precision={row.precision}", f"method={_method(row, assumed)}"]
+    words += [f"engine={engine_of(row)}", _precision(row, assumed), f"method={_method(row, assumed)}"]
     words += [*_layout(row), *_optimizer(row, assumed)]
     return [*words, "data=synthetic", f"data.seq_len={row.seq_len}", "tracking=none"], assumed
+
+
+def _precision(row: Row, assumed: list[str]) -> str:
+    if row.precision != "fp16":
+        return f"precision={row.precision}"
+    assumed.append("fp16 as bf16, both with fp32 master weights")
+    return "precision=bf16_mixed"
 
 
 def engine_of(row: Row) -> str:

@@ -178,6 +178,13 @@ def test_what_a_source_does_not_say_is_named(made_up) -> None:
     }
 
 
+def test_fp16_is_planned_as_bf16_and_says_so(made_up) -> None:
+    half = planned(replace(made_up, precision="fp16"))
+    assert half.plan
+    assert half.plan.config.precision.name == "bf16_mixed"
+    assert half.assumed == ("fp16 as bf16, both with fp32 master weights",)
+
+
 def test_frameworks_train_like_the_nearest_engine(made_up) -> None:
     by_name = {"megatron-bridge": "megatron", "nemo": "megatron", "deepspeed": "deepspeed", "torchtitan": "torch"}
     assert {name: engine_of(replace(made_up, framework=name)) for name in by_name} == by_name
