@@ -16,6 +16,7 @@ from benchmarks.prediction import cells, fit, judge
 from benchmarks.prediction.published import Judged, corrected, judged, median_over_sources, published_cells
 from benchmarks.prediction.published_plans import Planned, engine_of, planned, words_and_assumptions
 from benchmarks.prediction.published_rows import KINDS, RECOMPUTATIONS, UNITS, Row, published_rows
+from llmexp.training.plan.fit import fit_of
 
 HARDWARE = Path("conf/hardware")
 # Dense peaks as multiples of that in bf16.
@@ -230,3 +231,13 @@ def test_a_source_counts_once(made_up) -> None:
 
     rows = [of("one", 1.1)] * 9 + [of("two", 1.5), of("three", 2.0)]
     assert median_over_sources(rows) == pytest.approx(0.5)
+
+
+def test_a_no_is_said_of_the_leanest_program(made_up) -> None:
+    full = replace(made_up, micro_batch=6, recomputation="none", sharding=3, devices=8)
+    plan = planned(full).plan
+    (one,) = judged([full])
+    assert plan
+    own = fit_of(plan, 6)
+    assert own
+    assert (own.verdict, one.fits, one.need_bytes) == ("no", "uncertain", own.need)
