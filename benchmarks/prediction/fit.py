@@ -41,6 +41,7 @@ _SHARED = {
     "elementwise": (100.0, 0.5),
     "fused_elementwise": (0.9, 0.3),
     "compiled_elementwise": (0.4, 0.5),
+    "megatron_elementwise": (0.8, 0.3),
     "backward_elementwise": (2.5, 0.4),
     "score_bytes": (60.0, 0.5),
     "backward_attention": (2.5, 0.5),
@@ -110,10 +111,7 @@ class Runs:
     @cached_property
     def _carried(self) -> dict[str, Vector]:
         """The rates of all runs before any fit."""
-        configs = [(cell.plan.config, cell.plan.dims.dp) for cell in self.cells]
-        machines = [
-            rates_of(config.hardware, config.precision.products, ranks, self._known)[0] for config, ranks in configs
-        ]
+        machines = [rates_of(cell.plan, self._known)[0] for cell in self.cells]
         return {
             field.name: np.array([float(getattr(rates, field.name)) for rates in machines]) for field in fields(Rates)
         }

@@ -42,6 +42,9 @@ class HardwareConfig(Section):
     memory_bandwidth_bytes_per_s: PositiveFloat | None = None
     interconnect: str | None = None
     interconnect_bandwidth_bytes_per_s: PositiveFloat | None = Field(None, description="per device and direction")
+    network_bandwidth_bytes_per_s: PositiveFloat | None = Field(
+        None, description="between nodes, per device and direction: that of a node's network cards over its devices"
+    )
     host_link_bandwidth_bytes_per_s: PositiveFloat | None = Field(
         None, description="host to device, per device and direction"
     )

@@ -83,7 +83,8 @@ def test_what_is_judged_is_not_in_the_fit(cells, monkeypatch) -> None:
 def test_this_projects_own_runs_are_planned_by_their_commands() -> None:
     found = own_cells()
     assert {cell.hardware for cell in found} == {"h100", "h200"}
-    assert {cell.plan.config.optimizer.name for cell in found} == {"adamw"}
+    assert {cell.plan.config.optimizer.name for cell in found} == {"adamw", "adamw8bit"}
+    assert {cell.plan.config.engine.name for cell in found} == {"torch", "deepspeed", "megatron"}
     assert {cell.plan.batch.accumulation for cell in found} > {1}
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import yaml
 
-from llmexp.schema import HardwareConfig
-from llmexp.schema.section import PeakDtype
+from llmexp.training.plan.training_plan import TrainingPlan
+from llmexp.training.predict.rank_groups import Group, bytes_per_s, delay_s, group_of
 
 # The paper's servers have eight cards, whose links are fitted.
-_FITTED_RANKS = 8
+_FITTED_GROUP = Group(8, 8, 1, 8)
 FITTED, CARRIED, DATA_SHEET = "runs on this hardware", "measured kernels", "its data sheet"
 
 
@@ -36,7 +36,18 @@ class Rates:
     launch_s: Any
     """Host time of a decoder layer's kernels in forward."""
     link_bytes_per_s: Any
-    """Bytes a rank sends in collectives of all ranks."""
+    """Bytes a rank sends in collectives of all ranks with the same parameters."""
+    tensor_bytes_per_s: Any
+    context_bytes_per_s: Any
+    expert_bytes_per_s: Any
+    stage_bytes_per_s: Any
+    delay_s: Any
+    """What a collective of a few bytes takes, for each of these links."""
+    tensor_delay_s: Any
+    context_delay_s: Any
+    expert_delay_s: Any
+    stage_delay_s: Any
+    host_link_bytes_per_s: Any
     host_s_per_parameter: Any
     """Time of the host's AdamW and its copies, for each parameter of all ranks together."""
     host_zero3: Any
@@ -45,6 +56,7 @@ class Rates:
     elementwise: Any
     fused_elementwise: Any
     compiled_elementwise: Any
+    megatron_elementwise: Any
     backward_elementwise: Any
     score_bytes: Any
     backward_attention: Any
@@ -72,47 +84,62 @@ def constants() -> dict[str, Any]:
     return loaded
 
 
-def rates_of(
-    hardware: HardwareConfig, products: str, ranks: int, known: Mapping[str, Any] | None = None
-) -> tuple[Rates, str]:
-    """Return the rates for `ranks` ranks on one node, whose products run in this dtype, and what they go by.
+def rates_of(plan: TrainingPlan, known: Mapping[str, Any] | None = None) -> tuple[Rates, str]:
+    """Return the rates of a plan's machine, and what they go by.
 
-    `missing` has to have nothing to say of the hardware. `known` stands in the place of the carried constants.
+    `missing` has to have nothing to say of the plan. `known` stands in the place of the carried constants.
     """
-    known = known or constants()
-    own: dict[str, float] = dict(known["hardware"].get(hardware.name, {}))
-    if "link_bytes_per_s" in own:
-        own["link_bytes_per_s"] *= _link(hardware, ranks) / _link(hardware, _FITTED_RANKS)
+    known, hardware = known or constants(), plan.config.hardware
+    own: dict[str, float] = known["hardware"].get(hardware.name, {})
     architecture = hardware.architecture or ""
     carried = {name: by[architecture] for name, by in known["carried"].items() if architecture in by}
-    rates = known["typical"] | carried | known["shared"] | {"link_bytes_per_s": _link(hardware, ranks)} | own
+    products, links = plan.config.precision.products, known["links"]
+    peak = hardware.peak_flops_per_s[products]
+    rates = known["typical"] | carried | known["shared"] | own | _links(plan, links, own.get("link_bytes_per_s"))
     rates |= {
-        "peak_flops_per_s": hardware.peak_flops_per_s[products],
+        "peak_flops_per_s": peak,
         "memory_bytes_per_s": hardware.memory_bandwidth_bytes_per_s,
+        # Slower products take fewer rows to be as slow as reading their weights.
+        "half_rows": rates["half_rows"] * peak / hardware.peak_flops_per_s.get("bf16", peak),
+        "host_link_bytes_per_s": (hardware.host_link_bandwidth_bytes_per_s or 1.0) * links["host_link_share"],
     }
     names = {field.name for field in fields(Rates)}
     source = FITTED if own else CARRIED if carried else DATA_SHEET
     return Rates(**{name: value for name, value in rates.items() if name in names}), source
 
 
-def missing(hardware: HardwareConfig, products: PeakDtype, ranks: int) -> list[str]:
+def missing(plan: TrainingPlan) -> list[str]:
     """Return the keys of a hardware file without which there are no rates."""
+    hardware, products = plan.config.hardware, plan.config.precision.products
+    ranks = plan.dims.world_size
+    one_node = ranks <= hardware.devices_per_node
     keys = {
         f"peak_flops_per_s.{products}": products in hardware.peak_flops_per_s,
         "memory_bandwidth_bytes_per_s": hardware.memory_bandwidth_bytes_per_s,
-        "interconnect_bandwidth_bytes_per_s": ranks == 1 or hardware.interconnect_bandwidth_bytes_per_s,
+        "interconnect_bandwidth_bytes_per_s": min(ranks, hardware.devices_per_node) == 1
+        or hardware.interconnect_bandwidth_bytes_per_s,
+        "network_bandwidth_bytes_per_s": one_node or hardware.network_bandwidth_bytes_per_s,
+        "host_link_bandwidth_bytes_per_s": not plan.config.memory.activation_offload
+        or hardware.host_link_bandwidth_bytes_per_s,
     }
     return [f"hardware.{key}" for key, known in keys.items() if not known]
 
 
-def _link(hardware: HardwareConfig, ranks: int) -> float:
-    """Return the bytes a rank sends in a second in collectives of large messages.
+def _links(plan: TrainingPlan, links: dict[str, Any], fitted: float | None) -> dict[str, float]:
+    """Return bandwidth and delay of each kind of parallelism; links that are fitted keep their ratio to the formula."""
+    hardware, dims = plan.config.hardware, plan.dims
+    ratio = fitted / bytes_per_s(hardware, _FITTED_GROUP, links) if fitted else 1.0
+    kinds = {"tensor_": ("tp",), "context_": ("cp",), "expert_": ("ep",), "": ("cp", "dp")}
+    groups = {kind: group_of(dims, hardware.devices_per_node, *names) for kind, names in kinds.items()}
+    groups["stage_"] = _neighbors(plan)
+    speeds = {
+        f"{kind or 'link_'}bytes_per_s": ratio * bytes_per_s(hardware, group, links) for kind, group in groups.items()
+    }
+    return speeds | {f"{kind}delay_s": delay_s(group, links) for kind, group in groups.items()}
 
-    Cards on PCIe without peer access go through the host's memory, where each of them has less the more there are.
-    """
-    links = constants()["links"]
-    bandwidth = hardware.interconnect_bandwidth_bytes_per_s or 1.0
-    if bandwidth >= links["switched_from"]:
-        return float(bandwidth * links["switched_share"])
-    table: dict[int, float] = links["through_host"]
-    return table[min(table, key=lambda cards: abs(cards - ranks))]
+
+def _neighbors(plan: TrainingPlan) -> Group:
+    """Return the two ranks of neighboring stages: on one node, or on two as soon as stages lie on several."""
+    dims, devices = plan.dims, plan.config.hardware.devices_per_node
+    apart, ranks = dims.world_size > devices, 1 if dims.pp == 1 else 2
+    return Group(ranks, 1 if apart else ranks, 2 if apart else 1, min(dims.world_size, devices))

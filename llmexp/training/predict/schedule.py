@@ -13,7 +13,11 @@ from llmexp.training.predict.work import Work
 
 # How sharply the longer of two things that run at the same time decides: 1 would add them, infinity take the longer.
 _SHARP = 4.0
-BF16 = 2
+# Products n times as narrow need n to this power as many rows. Measured products 1,024 wide (rates.py has the source)
+# need 3 to 5 times the rows of those 8,192 wide, on A100 and H100.
+_NARROW = 0.7
+# Keeps the longer of two zeros a number, and what is less than rounding from being a part.
+_INSTANT, _ROUNDING_S = 1e-12, 1e-9
 
 
 @dataclass(frozen=True)
@@ -24,8 +28,15 @@ class StepTime:
     again: Any
     """Forward passes that R runs again."""
     backward: Any
+    tensor: Any
+    context: Any
+    experts: Any
+    stages: Any
+    """What stages wait for each other, and send."""
+    activations: Any
+    """Activations on their way to host memory and back."""
     exposed: Any
-    """Communication that hides behind nothing."""
+    """Communication of gradients and parameters that hides behind nothing."""
     optimizer: Any
     host: Any
     """The update on the host, and what travels for it."""
@@ -33,47 +44,126 @@ class StepTime:
     @property
     def whole(self) -> Any:
         """The seconds of the whole step."""
-        return self.forward + self.again + self.backward + self.exposed + self.optimizer + self.host
+        passes = self.forward + self.again + self.backward + self.activations
+        links = self.tensor + self.context + self.experts + self.stages + self.exposed
+        return passes + links + self.optimizer + self.host
 
     @property
     def parts_s(self) -> dict[str, float]:
-        """The seconds by part, for one step."""
-        return {
-            "forward": float(self.forward),
-            "recomputation": float(self.again),
-            "backward": float(self.backward),
-            "communication": float(self.exposed),
-            "update": float(self.optimizer),
-            "update on the host": float(self.host),
+        """The seconds by part, for one step; those of parallelism and offload only where there are any."""
+        always = {
+            "forward": self.forward,
+            "recomputation": self.again,
+            "backward": self.backward,
+            "communication": self.exposed,
+            "update": self.optimizer,
+            "update on the host": self.host,
         }
+        some = {
+            "tensor parallelism": self.tensor,
+            "context parallelism": self.context,
+            "expert parallelism": self.experts,
+            "pipeline": self.stages,
+            "activation offload": self.activations,
+        }
+        there = {name: part for name, part in some.items() if part > _ROUNDING_S}
+        return {name: float(part) for name, part in (always | there).items()}
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """The seconds of one pass: computing, and what parallelism adds."""
+
+    forward: Any
+    backward: Any
+    behind: Any
+    """The products of backward, beside which it communicates."""
+    attention: Any
+
+    def computing(self, w: Work) -> Any:
+        """Return the seconds of forward, of forward again, and of backward."""
+        return self.forward * (1 + w.recomputed) + self.backward
 
 
 def step_time(work: Work, rates: Rates) -> StepTime:
     """Return the seconds of a step by phase."""
-    w, r = work, rates
-    products = w.products_flops / (r.peak_flops_per_s * r.products_share) * (1 + r.half_rows / w.tokens)
-    elementwise = _elementwise(w, r)
-    attention = w.score_elements * r.score_bytes / r.memory_bytes_per_s + w.attention_flops / (
-        r.peak_flops_per_s * r.attention_share
-    ) * (1 + r.attention_half_length / w.seq_len)
-    dequantized = w.dequantized_parameters * r.dequantized_bytes / r.memory_bytes_per_s
-    launches = w.layers * r.launch_s * r.adapter_launches**w.adapter * r.fused_launches**w.fused
-    forward = _longer(products + elementwise + attention + dequantized, launches)
-    behind = products * r.backward_products * (r.frozen_products / r.backward_products) ** w.frozen
-    behind = behind + elementwise * r.backward_elementwise + attention * r.backward_attention + dequantized
-    backward = _longer(behind, launches * r.backward_launches)
-    computing = forward * (1 + w.recomputed) + backward
-    exposed = _exposed(w, r, computing)
+    w, r, one = work, rates, _pass(work, rates)
+    exposed = _exposed(w, r, one.computing(w))
     accesses = r.fused_update * (r.unfused_update / r.fused_update) ** w.unfused_update
     update = w.update_bytes / r.memory_bytes_per_s * accesses
     host = w.host_parameters * r.host_s_per_parameter * r.host_zero3**w.zero3 + w.fetched_parameters * r.fetch_s
-    passes = w.passes
-    return StepTime(forward * passes, forward * w.recomputed * passes, backward * passes, exposed, update, host)
+    n, forwards = w.passes, 1 + w.recomputed
+    tensor, context, experts = _tensor(w, r, one), _context(w, r, one), _experts(w, r)
+    stages = _stages(w, r, one, one.computing(w) + tensor + context + experts)
+    activations = 2 * w.offloaded_activation_bytes / r.host_link_bytes_per_s
+    return StepTime(
+        forward=one.forward * n,
+        again=one.forward * (forwards - 1) * n,
+        backward=one.backward * n,
+        tensor=tensor * n,
+        context=context * n,
+        experts=experts * n,
+        stages=stages * n,
+        activations=activations * n,
+        exposed=exposed,
+        optimizer=update,
+        host=host,
+    )
+
+
+def _pass(w: Work, r: Rates) -> _Pass:
+    products, elementwise, attention = _products(w, r), _elementwise(w, r), _attention(w, r)
+    dequantized = w.dequantized_parameters * r.dequantized_bytes / r.memory_bytes_per_s
+    launches = w.launched_layers * r.launch_s * r.adapter_launches**w.adapter * r.fused_launches**w.fused
+    forward = _longer(products + elementwise + attention + dequantized, launches)
+    behind = products * r.backward_products * (r.frozen_products / r.backward_products) ** w.frozen
+    attended = attention * (r.backward_attention + w.attention_again)
+    kernels = behind + elementwise * r.backward_elementwise + attended + dequantized
+    return _Pass(forward, _longer(kernels, launches * r.backward_launches), behind, attention)
+
+
+def _products(w: Work, r: Rates) -> Any:
+    """Return the seconds of the products of one forward pass."""
+    half, speed = r.half_rows * w.narrow**_NARROW, r.peak_flops_per_s * r.products_share
+    return (w.products_flops * (1 + half / w.tokens) + w.expert_flops * (1 + half / w.expert_rows)) / speed
+
+
+def _attention(w: Work, r: Rates) -> Any:
+    fused = w.attention_flops / (r.peak_flops_per_s * r.attention_share) * (1 + r.attention_half_length / w.seq_len)
+    return w.score_elements * r.score_bytes / r.memory_bytes_per_s + fused
 
 
 def _elementwise(w: Work, r: Rates) -> Any:
-    passes = r.elementwise * r.fused_elementwise**w.fused * r.compiled_elementwise**w.compiled
-    return w.hidden_elements * BF16 * passes / r.memory_bytes_per_s
+    fusions = r.compiled_elementwise**w.compiled * r.megatron_elementwise**w.megatron
+    passes = r.elementwise * r.fused_elementwise**w.fused * fusions
+    return (w.hidden_bytes * passes + w.moved_bytes) / r.memory_bytes_per_s
+
+
+def _tensor(w: Work, r: Rates, one: _Pass) -> Any:
+    """Return what tensor parallelism adds to a pass: nothing hides it in forward, weights' gradients in backward."""
+    sent = w.tensor_bytes / r.tensor_bytes_per_s + w.tensor_calls * r.tensor_delay_s
+    return sent * (1 + w.recomputed) + _beyond(sent, one.behind / 2)
+
+
+def _context(w: Work, r: Rates, one: _Pass) -> Any:
+    """Return what context parallelism adds: keys and values go round beside attention, and twice in backward."""
+    delay, attended = w.context_calls * r.context_delay_s, one.attention
+    ring = w.ring_bytes / r.context_bytes_per_s
+    forward = _beyond(ring, attended) * (1 + w.recomputed)
+    swapped = w.ulysses_bytes / r.context_bytes_per_s * (2 + w.recomputed)
+    return forward + _beyond(2 * ring, attended * r.backward_attention) + swapped + delay * (2 + w.recomputed)
+
+
+def _experts(w: Work, r: Rates) -> Any:
+    """Return the seconds in which tokens travel to their experts and back, in forward and in backward."""
+    return (w.expert_bytes / r.expert_bytes_per_s + w.expert_calls * r.expert_delay_s) * (2 + w.recomputed)
+
+
+def _stages(w: Work, r: Rates, one: _Pass, busy: Any) -> Any:
+    """Return what a pipeline adds to a pass: the bubble, and sending, beside computing where stages interleave."""
+    sent = 2 * (w.stage_bytes / r.stage_bytes_per_s + w.stage_calls * r.stage_delay_s)
+    hidden = _beyond(sent, one.computing(w))
+    return busy * w.bubble + sent * (1 - w.stages_overlap) + hidden * w.stages_overlap
 
 
 def _exposed(w: Work, r: Rates, computing: Any) -> Any:
@@ -84,9 +174,15 @@ def _exposed(w: Work, r: Rates, computing: Any) -> Any:
     replicated = _longer(computing, all_reduced, r.overlap_replicated) - computing
     zero2 = _longer(computing, reduced, r.overlap_zero2) - computing + gathered
     # Every pass gathers for forward and for backward; each layer costs host time besides.
-    layers = w.layers * r.zero3_layer_s * r.zero3_adapter**w.adapter * (1 + w.recomputed * r.zero3_again)
-    zero3 = (_longer(computing, reduced + 2 * gathered, r.overlap_zero3) - computing + layers) * w.passes
-    return w.replicated * replicated + w.zero2 * zero2 + w.zero3 * zero3
+    hooks = w.layers * r.zero3_layer_s * r.zero3_adapter**w.adapter * (1 + w.recomputed * r.zero3_again)
+    delays = 3 * w.layers * r.delay_s
+    zero3 = _longer(computing, reduced + 2 * gathered + delays, r.overlap_zero3) - computing + hooks * w.zero3_hooks
+    return w.replicated * replicated + w.zero2 * zero2 + w.zero3 * zero3 * w.passes
+
+
+def _beyond(sent: Any, hidden_by: Any) -> Any:
+    """Return how much longer two things that overlap take than the second alone."""
+    return _longer(sent, hidden_by + _INSTANT) - hidden_by - _INSTANT
 
 
 def _longer(one: Any, other: Any, sharp: Any = _SHARP) -> Any:

@@ -7,15 +7,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from llmexp.dtypes import bytes_of
 from llmexp.inputs.shape import ModelShape, shape_of
+from llmexp.training.plan.activations import activations
 from llmexp.training.plan.trained import Trained
 from llmexp.training.plan.training_plan import TrainingPlan
+from llmexp.training.predict.bubble import bubble_share
+from llmexp.training.predict.layers import Layers, layers_of
+from llmexp.training.predict.state import state_of
+from llmexp.training.predict.traffic import traffic_of
+from llmexp.training.predict.update import FUSED, UNFUSED, bytes_of_update
 
+MEGATRON, DEEPSPEED = "megatron", "deepspeed"
 BF16 = 2
-# What AdamW reads and writes for each parameter of two bytes with moments of two: weight, gradient and both moments
-# in, weight and moments out.
-_WEIGHT_AND_GRADIENT = 6.0
-FUSED, UNFUSED = 0.0, 1.0
+# Kernels of an expert over those of a whole layer: three products and what gathers, gates and scatters its tokens.
+_EXPERT_LAUNCHES = 0.2
+# Elements that a routed token moves for each of its experts: gathered and scattered, both read and written.
+_MOVES = 4
 
 
 @dataclass(frozen=True)
@@ -26,27 +34,42 @@ class Work:
     """
 
     passes: float
+    bubble: float
+    """Time in which a stage waits for others, as a share of that of all passes."""
     tokens: float
-    """Positions of a pass: the rows of every product."""
+    """Positions of a pass on a rank: the rows of every product."""
+    narrow: float
+    """Parts into which tensor parallelism cuts matrices, which are as much narrower."""
     products_flops: float
-    """FLOPs of all products of matrices in one forward pass, attention aside."""
+    """FLOPs of all products of matrices in one forward pass, attention and routed experts aside."""
+    expert_flops: float
+    expert_rows: float
+    """The rows of an expert's products."""
     frozen: float
     """The matrices do not train, so that backward computes one product for each of forward, not two."""
     score_elements: float
-    """Elements of all layers' attention matrices, where they are written to memory."""
+    """Elements of all layers' attention matrices, where they are written to memory; wider dtypes count for more."""
     attention_flops: float
     """FLOPs of fused attention in one forward pass: the causal half of two products."""
     seq_len: float
-    hidden_elements: float
+    hidden_bytes: float
     """Tokens x hidden size x layers: what norms, rotary embeddings, residuals and gates read and write many times."""
+    moved_bytes: float
+    """What is gathered for routed experts and scattered back."""
     fused: float
     """F is on."""
     compiled: float
-    """C is on: elementwise operations are fused."""
+    """Elementwise operations are fused, by C or Liger."""
+    megatron: float
+    """Elementwise operations are Megatron's, of which it fuses some."""
     recomputed: float
     """R is on: backward begins with another forward pass."""
+    attention_again: float
+    """RS is on: backward begins with another forward of attention."""
     dequantized_parameters: float
     layers: float
+    launched_layers: float
+    """Layers, and experts as shares of layers, by the kernels that are launched for them."""
     adapter: float
     update_bytes: float
     """What the optimizer reads and writes at least, on the device."""
@@ -54,66 +77,117 @@ class Work:
     zero2: float
     """Gradients are reduced to their shares, and parameters gathered after the update (Z1 and Z2)."""
     zero3: float
+    zero3_hooks: float
+    """DeepSpeed's hooks run before and after each layer of Z3."""
     replicated: float
     """Gradients are reduced to all ranks."""
     reduced_bytes: float
     """A rank's gradients x (n - 1) / n."""
     gathered_bytes: float
-    """All parameters, frozen ones too, x (n - 1) / n: what Z3 gathers for one forward pass."""
+    """Parameters, with Z3 frozen ones too, x (n - 1) / n: what Z3 gathers for one forward pass."""
+    tensor_bytes: float
+    tensor_calls: float
+    ring_bytes: float
+    ulysses_bytes: float
+    context_calls: float
+    expert_bytes: float
+    expert_calls: float
+    stage_bytes: float
+    stage_calls: float
+    stages_overlap: float
+    """Interleaved stages send while they compute."""
+    offloaded_activation_bytes: float
     host_parameters: float
-    """Parameters that the processors of the host update, on all ranks together."""
+    """Parameters that the processors of a host update, for all ranks of its node together."""
     fetched_parameters: float
     """Parameters that lie in host memory."""
 
 
 def work_of(plan: TrainingPlan) -> Work:
     """Return the work of a plan that `unpredicted` has nothing to say of."""
-    shape, techniques, config = shape_of(plan.config.model), plan.techniques, plan.config
-    assert shape is not None
-    trained = Trained.of(shape, techniques, config.adapter)
-    tokens, seq_len = float(plan.batch.micro * config.data.seq_len), float(config.data.seq_len)
-    frozen = float(not trained.matrices_train)
-    heads = shape.num_layers * shape.num_heads
-    scores = plan.batch.micro * heads * seq_len**2
-    flash, stage = techniques.flash_attention, techniques.zero_stage
-    ranks = plan.dims.dp
-    sent = (ranks - 1) / ranks
-    offloaded = techniques.offload_optimizer
-    held = trained.trainable / (ranks if stage else 1)
+    config, techniques, dims = plan.config, plan.techniques, plan.dims
+    layers, shape = layers_of(config.model), shape_of(config.model)
+    trained = _trained(plan, layers)
+    seq_len = float(config.data.seq_len + config.adapter.virtual_tokens * (techniques.adapter == "prompt"))
+    tokens, element = plan.batch.micro * seq_len / dims.cp, bytes_of(config.precision.parameters)
+    share = 1 / (dims.tp * dims.pp)
+    flash, stage, engine = techniques.flash_attention, techniques.zero_stage, config.engine.name
+    state, traffic = state_of(plan, layers, trained), traffic_of(plan, layers, tokens)
     return Work(
         passes=float(plan.batch.accumulation),
+        bubble=bubble_share(dims, plan.batch.accumulation),
         tokens=tokens,
-        products_flops=2.0 * tokens * _multiplied(shape),
-        frozen=frozen,
-        score_elements=0.0 if flash else scores,
-        attention_flops=2.0 * scores * shape.head_dim if flash else 0.0,
+        narrow=float(dims.tp),
+        products_flops=2.0 * tokens * (layers.matrices * share + layers.head / dims.tp),
+        expert_flops=2.0 * tokens * layers.expert_matrices * share,
+        expert_rows=_expert_rows(layers, tokens, dims.ep),
+        frozen=float(not trained.matrices_train),
+        score_elements=0.0 if flash else tokens * layers.heads * seq_len * share * _width(element) / BF16,
+        attention_flops=tokens * layers.attention_flops(seq_len) * share if flash else 0.0,
         seq_len=seq_len,
-        hidden_elements=tokens * shape.hidden_size * shape.num_layers,
+        hidden_bytes=tokens * layers.hidden_size * layers.count / dims.pp * _kept_whole(plan) * _width(element),
+        moved_bytes=_MOVES * tokens * layers.hidden_size * layers.experts_per_token * layers.routed / dims.pp * element,
         fused=float(flash),
-        compiled=float(techniques.compilation),
+        compiled=float(techniques.compilation or config.kernels.liger),
+        megatron=float(engine == MEGATRON),
         recomputed=float(techniques.recomputation),
+        attention_again=float(techniques.attention_recomputation),
         dequantized_parameters=float(trained.four_bit),
-        layers=float(shape.num_layers),
+        layers=layers.count / dims.pp,
+        launched_layers=(layers.count + _EXPERT_LAUNCHES * layers.routed * layers.experts / dims.ep) / dims.pp,
         adapter=float(techniques.adapter == "lora"),
-        update_bytes=0.0 if offloaded else held * (_WEIGHT_AND_GRADIENT + 2 * _moment_bytes(plan)),
+        update_bytes=0.0 if techniques.offload_optimizer else state.updated * bytes_of_update(plan),
         unfused_update=FUSED if config.optimizer.implementation == "torch" else UNFUSED,
         zero2=float(stage in (1, 2)),
         zero3=float(stage == 3),
-        replicated=float(stage == 0 and ranks > 1),
-        reduced_bytes=BF16 * trained.trainable * sent,
-        gathered_bytes=BF16 * (shape.parameters if stage == 3 else trained.trainable) * sent,
-        host_parameters=float(trained.trainable) if offloaded else 0.0,
-        fetched_parameters=float(shape.parameters) if techniques.offload_parameters else 0.0,
+        zero3_hooks=float(stage == 3 and engine == DEEPSPEED),
+        replicated=float(stage == 0 and dims.same_parameters > 1),
+        reduced_bytes=state.reduced_bytes,
+        gathered_bytes=state.gathered_bytes,
+        tensor_bytes=traffic.tensor_bytes,
+        tensor_calls=traffic.tensor_calls,
+        ring_bytes=traffic.ring_bytes,
+        ulysses_bytes=traffic.ulysses_bytes,
+        context_calls=traffic.context_calls,
+        expert_bytes=traffic.expert_bytes,
+        expert_calls=traffic.expert_calls,
+        stage_bytes=traffic.stage_bytes,
+        stage_calls=traffic.stage_calls,
+        stages_overlap=float(dims.virtual_stages > 1),
+        offloaded_activation_bytes=_offloaded(plan, shape),
+        host_parameters=state.on_host,
+        fetched_parameters=float(layers.parameters) if techniques.offload_parameters else 0.0,
     )
 
 
-def _multiplied(shape: ModelShape) -> float:
-    """Return the parameters that a token is multiplied with; LoRA's narrow matrices are left to the launches."""
-    return shape.active_linear_parameters + shape.vocab_size * shape.hidden_size
+def _trained(plan: TrainingPlan, layers: Layers) -> Trained:
+    """Return what trains; of layers that are not like Llama's all parameters do."""
+    shape = layers.counted
+    return (
+        Trained.of(shape, plan.techniques, plan.config.adapter)
+        if isinstance(shape, ModelShape)
+        else Trained(layers.parameters)
+    )
 
 
-def _moment_bytes(plan: TrainingPlan) -> float:
-    """Return the bytes of moments of a parameter, and of the copy that the optimizer updates."""
-    precision = plan.config.precision
-    copy = 4.0 if precision.master != precision.parameters else 0.0
-    return (plan.optimizer_state_bytes_per_parameter or 0.0) + copy
+def _expert_rows(layers: Layers, tokens: float, ep: int) -> float:
+    """Return the rows of an expert: the tokens that all ranks with other experts send it, where all get as many."""
+    return tokens * ep * layers.experts_per_token / layers.experts if layers.experts else 1.0
+
+
+def _kept_whole(plan: TrainingPlan) -> float:
+    """Return the share of elementwise work on a rank: tensor parallelism cuts half of it, and all with sequences."""
+    tp = plan.dims.tp
+    return 1 / tp if plan.dims.sequence else (1 + 1 / tp) / 2
+
+
+def _width(element: int) -> float:
+    """Return the bytes of an element of elementwise work: half of it is in fp32 anyway, where parameters are bf16."""
+    return 1 + element / 2
+
+
+def _offloaded(plan: TrainingPlan, shape: ModelShape | None) -> float:
+    """Return the bytes of a pass's activations that go to the host and back."""
+    if not plan.config.memory.activation_offload or shape is None:
+        return 0.0
+    return float(activations(shape, plan.config, plan.techniques, plan.dims, plan.batch.micro).on_host)

@@ -13,6 +13,8 @@ from tests.planning import make_plan, make_plans, table03_methods
 
 WORDS = ("model=7b", "hardware=a800", "precision=bf16_pure", "data.seq_len=350", "optimizer=adamw_cpuadam")
 
+MEGATRON = ("model=7b", "hardware=a100", "engine=megatron", "precision=bf16_mixed", "method=F", "data.seq_len=2048")
+
 
 def predicted(*words: str) -> Prediction:
     found = make_plan(*WORDS, *words).predicted
@@ -119,20 +121,22 @@ def test_hardware_without_runs_of_its_own_has_a_wider_interval() -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("parallelism.tp=2", "engine=megatron"), "parallelism.tp is not predicted yet"),
-        (("engine=megatron",), "engine=megatron is not predicted yet"),
-        (("hardware.nodes=2",), "several nodes are not predicted yet"),
-        (("model=mixtral",), "model=mixtral has experts"),
-        (("method=RS",), "atom RS is not predicted yet"),
+        (("hardware.nodes=2",), "without hardware.network_bandwidth_bytes_per_s"),
         (("batch.micro=max",), "batch.micro=max is not predicted: name a batch"),
-        (("optimizer=lion",), "optimizer=lion is not predicted yet"),
-        (("precision=fp32",), "precision=fp32 is not predicted yet"),
-        (("kernels.liger=true",), "kernels.liger is not predicted yet"),
-        (("memory.activation_offload=true", "engine=torch"), "memory.activation_offload is not predicted yet"),
+        (("optimizer=lomo",), "optimizer=lomo updates within backward, which is not predicted"),
+        (
+            ("optimizer=sgd", "optimizer.target=torch.optim.LBFGS"),
+            "what optimizer=sgd reads and writes is not known",
+        ),
+        (("data.seq_len_schedule=[64,128,256]",), "data.seq_len_schedule is not predicted"),
         (("hardware=cpu",), "hardware=cpu is not predicted yet"),
         (
             ("hardware.memory_bandwidth_bytes_per_s=null", "hardware.interconnect_bandwidth_bytes_per_s=null"),
             "without hardware.memory_bandwidth_bytes_per_s and hardware.interconnect_bandwidth_bytes_per_s",
+        ),
+        (
+            ("memory.activation_offload=true", "engine=torch", "hardware.host_link_bandwidth_bytes_per_s=null"),
+            "without hardware.host_link_bandwidth_bytes_per_s",
         ),
         (("hardware=v100",), "without hardware.peak_flops_per_s.bf16"),
     ],
@@ -141,6 +145,126 @@ def test_what_is_not_predicted_has_a_reason(words, reason: str) -> None:
     plan = make_plan("model=7b", "hardware=a800", "precision=bf16_pure", *words)
     assert unpredicted(plan) == reason
     assert predict(plan) is None
+
+
+def cluster(*words: str) -> Prediction:
+    found = make_plan(*MEGATRON, *words).predicted
+    assert found is not None, words
+    return found
+
+
+def test_tensor_parallelism_cuts_products_and_adds_collectives() -> None:
+    whole, cut = (cluster(f"parallelism.tp={tp}", "batch.micro=4") for tp in (1, 8))
+    assert 1 / 8 < cut.parts_s["forward"] / whole.parts_s["forward"] < 1 / 4
+    assert cut.parts_s["tensor parallelism"] > 0
+    assert "tensor parallelism" not in whole.parts_s
+
+
+def test_sequence_parallelism_cuts_what_tensor_parallelism_leaves_whole() -> None:
+    plain, cut = (cluster("parallelism.tp=8", f"parallelism.sequence={on}") for on in ("false", "true"))
+    assert cut.parts_s["forward"] < 0.9 * plain.parts_s["forward"]
+    assert cut.parts_s["tensor parallelism"] == pytest.approx(plain.parts_s["tensor parallelism"], rel=0.05)
+
+
+def test_tensor_parallelism_over_nodes_goes_at_the_networks_speed() -> None:
+    inside, across = (
+        cluster("parallelism.tp=16", "hardware.nodes=2", f"hardware.devices_per_node={devices}", "parallelism.dp=1")
+        for devices in (16, 8)
+    )
+    assert across.parts_s["tensor parallelism"] > inside.parts_s["tensor parallelism"]
+
+
+def test_a_pipeline_waits_less_the_more_passes_it_has() -> None:
+    few, many = (cluster("parallelism.pp=8", f"batch.accumulation={passes}") for passes in (8, 64))
+    waits = [one.parts_s["pipeline"] / (one.parts_s["forward"] + one.parts_s["backward"]) for one in (few, many)]
+    assert waits[0] == pytest.approx(7 / 8, rel=0.05)
+    assert waits[1] == pytest.approx(7 / 64, rel=0.2)
+
+
+def test_twice_as_many_nodes_for_the_same_batch_are_at_most_twice_as_fast() -> None:
+    for method in ("F", "F+Z1"):
+        words = (f"method={method}", "batch.micro=2")
+        one = cluster(*words, "hardware.nodes=1", "batch.accumulation=4")
+        two = cluster(*words, "hardware.nodes=2", "batch.accumulation=2")
+        assert 1.5 * one.rate < two.rate <= 2 * one.rate
+
+
+def test_a_slower_network_shows_where_it_is_used() -> None:
+    words = ("method=F+Z3", "engine=deepspeed", "hardware=h100", "hardware.nodes=4")
+    fast = predicted(*words)
+    slow = predicted(*words, "hardware.network_bandwidth_bytes_per_s=1e9")
+    assert slow.parts_s["communication"] > 5 * fast.parts_s["communication"]
+    assert slow.parts_s["forward"] == fast.parts_s["forward"]
+
+
+@pytest.mark.parametrize("kind", ["ring", "ulysses"])
+def test_context_parallelism_cuts_sequences_and_sends_keys(kind: str) -> None:
+    long = ("model.max_positions=32768", "data.seq_len=32768", "batch.micro=1")
+    whole = cluster(*long, "parallelism.dp=1", "hardware.devices_per_node=1")
+    cut = cluster(*long, "parallelism.cp=8", f"parallelism.cp_kind={kind}")
+    assert cut.parts_s["forward"] == pytest.approx(whole.parts_s["forward"] / 8, rel=0.1)
+    assert 0 < cut.parts_s["context parallelism"] < 0.2 * cut.parts_s["forward"]
+
+
+def test_experts_cost_like_those_that_a_token_is_sent_to() -> None:
+    sizes = ("model.hidden_size=4096", "model.num_layers=32", "batch.micro=8", "data.seq_len=4096")
+    routed = cluster("model=mixtral", *sizes)
+    plan = make_plan(*MEGATRON, "model=mixtral", *sizes)
+    dense = cluster("model=7b", "model.intermediate_size=28672", "model.num_kv_heads=8", *sizes)
+    active = make_plan(*MEGATRON, "model=7b", "model.intermediate_size=28672", "model.num_kv_heads=8", *sizes)
+    assert plan.active_parameters == pytest.approx(active.parameters, rel=0.01)
+    assert routed.parts_s["forward"] == pytest.approx(dense.parts_s["forward"], rel=0.15)
+    assert routed.parts_s["forward"] > dense.parts_s["forward"]
+    spread = cluster("model=mixtral", *sizes, "parallelism.ep=8")
+    assert spread.parts_s["expert parallelism"] > 0
+    assert "expert parallelism" not in routed.parts_s
+
+
+@pytest.mark.parametrize("words", [(), ("parallelism.tp=8", "parallelism.sequence=true"), ("parallelism.pp=4",)])
+def test_no_run_is_faster_than_the_peak(words) -> None:
+    plan = make_plan(*MEGATRON, "batch.micro=64", "data.seq_len=4096", "batch.accumulation=64", *words)
+    assert plan.predicted is not None
+    assert plan.flops_per_token * plan.predicted.rate / plan.processes < 0.9 * plan.peak_flops_per_s
+
+
+def test_wider_numbers_take_longer() -> None:
+    words = ("model=1b", "hardware=h100", "hardware.devices_per_node=1", "batch.micro=8", "data.seq_len=1024")
+    seconds = {
+        name: 1 / make_plan(*words, f"precision={name}", "method=Naive").predicted.rate
+        for name in ("bf16_pure", "bf16_mixed", "tf32", "fp32")
+    }
+    assert sorted(seconds, key=seconds.get) == list(seconds)
+    assert seconds["fp32"] > 2.5 * seconds["bf16_pure"]
+
+
+def test_the_update_moves_the_states_of_its_optimizer() -> None:
+    words = ("engine=torch", "method=F", "hardware.devices_per_node=1", "precision=bf16_mixed")
+    update = {
+        name: predicted(*words, f"optimizer={name}").parts_s["update"]
+        for name in ("sgd", "adamw8bit", "lion", "adamw", "adafactor")
+    }
+    assert list(update) == sorted(update, key=update.get)
+    assert update["lion"] / update["sgd"] == pytest.approx((6 + 2 * 8) / (6 + 2 * 4))
+
+
+def test_liger_fuses_what_is_elementwise() -> None:
+    words = ("method=F", "batch.micro=8", "data.seq_len=2048")
+    assert predicted(*words, "kernels.liger=true").parts_s["forward"] < predicted(*words).parts_s["forward"]
+
+
+def test_offloaded_activations_go_over_the_hosts_link_twice() -> None:
+    words = ("engine=torch", "method=F", "memory.activation_offload=true", "batch.micro=8")
+    seconds = predicted(*words).parts_s["activation offload"]
+    faster = predicted(*words, "hardware.host_link_bandwidth_bytes_per_s=63e9").parts_s["activation offload"]
+    assert seconds == pytest.approx(2 * faster)
+    assert "activation offload" not in predicted("method=F").parts_s
+
+
+def test_attention_that_runs_again_takes_its_time_in_backward() -> None:
+    words = ("batch.micro=8", "data.seq_len=1024")
+    again, once = predicted("method=RS", *words).parts_s, predicted("method=Naive", *words).parts_s
+    assert again["backward"] > 1.1 * once["backward"]
+    assert again["forward"] == once["forward"]
 
 
 def test_other_tasks_are_not_predicted() -> None:

@@ -13,7 +13,7 @@ from llmexp.training.predict.work import Work
 NOTHING = Work(**{field.name: 0.0 for field in fields(Work)})
 ONES = Rates(**{field.name: 1.0 for field in fields(Rates)})
 # 100 positions of a pass; a product of 1000 FLOPs at half of 100 FLOP/s; no half length.
-WORK = replace(NOTHING, passes=1.0, tokens=100.0, seq_len=50.0, products_flops=1000.0)
+WORK = replace(NOTHING, passes=1.0, tokens=100.0, narrow=1.0, expert_rows=1.0, seq_len=50.0, products_flops=1000.0)
 RATES = replace(ONES, peak_flops_per_s=100.0, products_share=0.5, half_rows=0.0, backward_products=2.0)
 
 
@@ -33,7 +33,7 @@ def test_frozen_matrices_have_one_product_less_behind() -> None:
 
 
 def test_launches_decide_where_kernels_are_short() -> None:
-    launched = step_time(replace(WORK, layers=10.0), replace(RATES, launch_s=100.0))
+    launched = step_time(replace(WORK, launched_layers=10.0), replace(RATES, launch_s=100.0))
     assert launched.forward == pytest.approx(1000.0, rel=1e-3)
 
 
@@ -51,7 +51,7 @@ def test_a_recomputed_forward_hides_more() -> None:
 
 
 def test_z3_gathers_twice_a_pass_and_z2_once_a_step() -> None:
-    rates = replace(RATES, overlap_zero2=1.0, overlap_zero3=1.0, zero3_layer_s=0.0)
+    rates = replace(RATES, overlap_zero2=1.0, overlap_zero3=1.0)
     work = replace(WORK, passes=3.0, reduced_bytes=10.0, gathered_bytes=7.0)
     assert step_time(replace(work, zero2=1.0), rates).exposed == pytest.approx(10 + 7)
     assert step_time(replace(work, zero3=1.0), rates).exposed == pytest.approx(3 * (10 + 2 * 7))
@@ -64,3 +64,68 @@ def test_the_update_is_of_the_device_or_of_the_host() -> None:
     assert step_time(replace(here, unfused_update=1.0), rates).optimizer == pytest.approx(9.0)
     there = replace(WORK, host_parameters=5.0, zero3=1.0, fetched_parameters=2.0)
     assert step_time(there, replace(rates, host_zero3=4.0, fetch_s=0.5)).host == pytest.approx(21.0)
+
+
+def test_deepspeeds_hooks_take_time_for_each_layer_of_z3() -> None:
+    work = replace(WORK, zero3=1.0, layers=10.0)
+    rates = replace(RATES, overlap_zero3=1.0, delay_s=0.0, zero3_layer_s=2.0)
+    assert step_time(work, rates).exposed == pytest.approx(0.0)
+    assert step_time(replace(work, zero3_hooks=1.0), rates).exposed == pytest.approx(20.0)
+
+
+def test_the_delays_of_small_collectives_add_up_over_the_layers() -> None:
+    work, rates = replace(WORK, zero3=1.0, layers=10.0), replace(RATES, overlap_zero3=1.0, delay_s=0.5)
+    assert step_time(work, rates).exposed == pytest.approx(3 * 10 * 0.5)
+
+
+def test_few_rows_an_expert_make_its_products_slower() -> None:
+    routed = replace(WORK, products_flops=0.0, expert_flops=1000.0, expert_rows=100.0)
+    rates = replace(RATES, half_rows=100.0)
+    assert step_time(routed, rates).forward == 40.0
+    assert step_time(replace(routed, expert_rows=25.0), rates).forward == 100.0
+
+
+def test_narrow_products_need_more_rows() -> None:
+    rates = replace(RATES, half_rows=100.0)
+    assert step_time(replace(WORK, narrow=8.0), rates).forward == pytest.approx(20 * (1 + 8**0.7))
+
+
+def test_nothing_hides_tensor_parallelism_in_forward_and_gradients_of_weights_do_in_backward() -> None:
+    short, long = (step_time(replace(WORK, tensor_bytes=size), RATES).tensor for size in (2.0, 1000.0))
+    assert short == pytest.approx(2.0, rel=0.01)
+    assert long == pytest.approx(1000 + 1000 - 20, rel=0.01)
+    again = step_time(replace(WORK, tensor_bytes=2.0, recomputed=1.0), RATES).tensor
+    assert again == pytest.approx(4.0, rel=0.01)
+
+
+def test_keys_and_values_go_round_beside_attention_and_heads_are_swapped_before_it() -> None:
+    attending = replace(WORK, attention_flops=1000.0)
+    rates = replace(RATES, attention_half_length=0.0, backward_attention=2.0)
+    assert step_time(replace(attending, ring_bytes=1.0), rates).context == pytest.approx(0.0, abs=1e-3)
+    assert step_time(replace(attending, ring_bytes=100.0), rates).context == pytest.approx(90 + 180, rel=0.01)
+    assert step_time(replace(attending, ulysses_bytes=1.0), rates).context == pytest.approx(2.0)
+
+
+def test_tokens_travel_to_experts_in_both_directions() -> None:
+    work = replace(WORK, expert_bytes=3.0, expert_calls=2.0, passes=4.0)
+    assert step_time(work, RATES).experts == pytest.approx(4 * 2 * (3 + 2))
+
+
+def test_stages_wait_as_the_bubble_says_and_send_what_nothing_hides() -> None:
+    assert step_time(replace(WORK, bubble=0.5), RATES).stages == pytest.approx(30.0)
+    assert step_time(replace(WORK, stage_bytes=3.0), RATES).stages == pytest.approx(6.0)
+    interleaved = replace(WORK, stage_bytes=3.0, stages_overlap=1.0)
+    assert step_time(interleaved, RATES).stages == pytest.approx(0.0, abs=0.01)
+
+
+def test_activations_go_to_the_host_and_come_back() -> None:
+    step = step_time(replace(WORK, offloaded_activation_bytes=5.0, passes=2.0), RATES)
+    assert step.activations == 20.0
+    assert step.whole == pytest.approx(2 * 60 + 20)
+
+
+def test_the_parts_of_parallelism_are_named_only_where_there_are_any() -> None:
+    assert "pipeline" not in step_time(WORK, RATES).parts_s
+    parts = step_time(replace(WORK, bubble=0.5, tensor_bytes=2.0), RATES).parts_s
+    assert {"pipeline", "tensor parallelism"} <= set(parts)
+    assert sum(parts.values()) == pytest.approx(step_time(replace(WORK, bubble=0.5, tensor_bytes=2.0), RATES).whole)

@@ -1,0 +1,69 @@
+"""The training state of a rank as bytes over links and parameters to update, by how ranks share it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llmexp.dtypes import bytes_of
+from llmexp.training.plan.trained import Trained
+from llmexp.training.plan.training_plan import TrainingPlan
+from llmexp.training.predict.layers import Layers
+
+
+@dataclass(frozen=True)
+class State:
+    """What a rank sends of its gradients and parameters in one go, and what is updated where."""
+
+    reduced_bytes: float
+    gathered_bytes: float
+    updated: float
+    """Parameters that a rank updates."""
+    on_host: float
+    """Parameters that a node's processors update."""
+
+
+@dataclass(frozen=True)
+class _Held:
+    """Parameters that a rank holds: those of all ranks with the same part of the model, and routed experts."""
+
+    common: float
+    experts: float
+    ranks: int
+    """Ranks that hold the same common parameters."""
+    expert_ranks: int
+
+    @property
+    def sent(self) -> float:
+        """The parameters that a rank sends where all of them are reduced, or gathered, once."""
+        return self.common * (self.ranks - 1) / self.ranks + self.experts * (self.expert_ranks - 1) / self.expert_ranks
+
+    @property
+    def shared_out(self) -> float:
+        """A rank's share where the ranks that hold the same share them out."""
+        return self.common / self.ranks + self.experts / self.expert_ranks
+
+
+def state_of(plan: TrainingPlan, layers: Layers, trained: Trained) -> State:
+    """Return the state of a rank of a plan."""
+    techniques, precision, dims = plan.techniques, plan.config.precision, plan.dims
+    whole = _held(plan, layers)
+    trains = whole if not trained.frozen + trained.four_bit else _Held(trained.trainable, 0.0, whole.ranks, 1)
+    gathered = whole if techniques.zero_stage == 3 else trains
+    nodes = max(1, dims.world_size // plan.config.hardware.devices_per_node)
+    return State(
+        reduced_bytes=bytes_of(precision.gradients) * trains.sent,
+        gathered_bytes=bytes_of(precision.parameters) * gathered.sent,
+        updated=trains.shared_out if techniques.zero_stage else trains.common + trains.experts,
+        on_host=trained.trainable / nodes if techniques.offload_optimizer else 0.0,
+    )
+
+
+def _held(plan: TrainingPlan, layers: Layers) -> _Held:
+    """Return what the fullest rank holds; only a model that no degree cuts may be one not like Llama."""
+    dims, shape = plan.dims, layers.counted
+    cut = dims.parts("matrices"), dims.parts("layers"), dims.parts("experts")
+    if cut == (1, 1, 1):
+        return _Held(float(layers.parameters), 0.0, dims.same_parameters, 1)
+    experts = shape.expert_parameters_of_rank(*cut)
+    held = shape.parameters_of_rank(*cut, v_shaped=dims.v_shaped)
+    return _Held(float(held - experts), float(experts), dims.same_parameters, dims.same_parameters // dims.ep)
