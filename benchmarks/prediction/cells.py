@@ -7,6 +7,7 @@ import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 from llmexp.cli.arguments import run_parser
@@ -16,7 +17,7 @@ from llmexp.paper.printed import PaperCell, paper_cells
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.predict import unpredicted
 
-RESULTS = Path("docs/results")
+RESULTS, PUBLISHED = Path("docs/results"), Path("benchmarks/published.csv")
 _PROGRAM = ("python", "-m", "llmexp")
 # Cells of table IV that contradict others without a note: their step is 5 to 7 times that of batch 1, or half of it.
 CONTRADICTING = {("7B", "F+Z3+O"), ("13B", "F+Z3+O"), ("13B", "F+R+Z3+O"), ("13B", "R+Z3+O")}
@@ -75,6 +76,14 @@ def own_cells() -> list[Cell]:
             if made and not unpredicted(made.plan):
                 found.append(made)
     return found
+
+
+def others_cells() -> list[Cell]:
+    """Return the published runs of others that are predicted, each with its source as its table; none is fitted to."""
+    if not PUBLISHED.exists():
+        return []
+    made: list[Cell] = import_module("benchmarks.prediction.published").published_cells()
+    return [cell for cell in made if not unpredicted(cell.plan)]
 
 
 def _planned(task: str, model: str, hardware: str, cells: Iterable[PaperCell]) -> Iterator[Cell]:

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from benchmarks.prediction.cells import Cell, own_cells, printed_cells
+from benchmarks.prediction.cells import Cell, others_cells, own_cells, printed_cells
 from benchmarks.prediction.fit import Constant, Runs, Vector, constants_to_fit, fitted, known_of, without_platform
 
 PLATFORMS = (("a800",), ("rtx4090",), ("rtx3090_nvlink", "rtx3090"))
 # A card's own runs tell the constants that no cell of the paper can: of C, and of torch's fused AdamW.
 FITTED_CARD = "h200"
+PUBLISHED = "published by others, never fitted"
 # The three runs of a platform that a calibration would measure: bound by computation, by links, by the host.
 THREE = (("III", "7b", "F+Z3"), ("IX", "7b", "L+F"), ("III", "7b", "F+Z2+O"))
 
@@ -31,6 +32,12 @@ class Judged:
         """Each step time's error as a share of the measured one."""
         return np.abs(np.expm1(self.errors))
 
+    @property
+    def by_source(self) -> dict[str, Judged]:
+        """The runs of each table or source."""
+        names = sorted({cell.table for cell in self.cells})
+        return {name: self.part(name, [cell.table == name for cell in self.cells]) for name in names}
+
     def part(self, name: str, keep: Sequence[bool]) -> Judged:
         """Return some of them."""
         mask = np.array(keep, dtype=bool)
@@ -47,6 +54,7 @@ class Judge:
         self.printed = [cell for cell in printed if not cell.odd]
         self.card = [cell for cell in own if cell.hardware == FITTED_CARD]
         self.other_cards = [cell for cell in own if cell.hardware != FITTED_CARD]
+        self.others = others_cells()
         self.logs = fitted(self._runs([*self.printed, *self.card]), self.constants)
 
     @property
@@ -61,6 +69,13 @@ class Judge:
         yield self.platform_left_out(kept=True)
         yield self.platform_left_out(kept=False)
         yield Judged("this project's H100, never fitted", self.other_cards, self._errors(self.other_cards, self.logs))
+
+        if self.others:
+            yield self.published()
+
+    def published(self) -> Judged:
+        """Predict what others published, by the constants that fit all runs of the paper and the card."""
+        return Judged(PUBLISHED, self.others, self._errors(self.others, self.logs))
 
     def method_left_out(self) -> Judged:
         """Predict each method by constants that saw none of its runs, whatever the model, batch and hardware."""

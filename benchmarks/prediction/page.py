@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.prediction.judge import PLATFORMS, Judge, Judged
+from benchmarks.prediction.judge import PLATFORMS, PUBLISHED, Judge, Judged
 from llmexp.record.digits import rounded
 
 _WORST = 15
@@ -17,7 +17,11 @@ _COLORS = {
     "rtx3090_nvlink": "#009e73",
     "rtx3090": "#cc79a7",
     "h100": "#000000",
+    "h200": "#56b4e9",
+    "a100": "#e69f00",
+    "a100_40gb": "#f0e442",
 }
+_OTHER_COLOR = "#999999"
 _HEAD = """\
 # Predictions: the evidence
 
@@ -34,6 +38,7 @@ _NOTES = {
     "a platform left out, three of its runs kept": "its data sheet, the other platforms' runs, and three of its own",
     "a platform left out, none kept": "its data sheet and the other platforms' runs",
     "this project's H100, never fitted": "one card, three years newer than the paper's programs",
+    PUBLISHED: "data sheets, measured kernels, the paper's runs and this project's H200",
 }
 
 
@@ -42,10 +47,11 @@ def tables(judge: Judge, judged: Sequence[Judged]) -> str:
     odd = len(judge.odd)
     counts = (
         f"The runs are {len(judge.printed)} cells of the paper's tables III, IV and IX, {len(judge.card)} runs of this "
-        f"project's H200, and\n{len(judge.other_cards)} of its H100. {odd} cells of the paper are left out, because "
-        "their speed contradicts others."
+        f"project's H200,\n{len(judge.other_cards)} of its H100, and {len(judge.others)} that others published. {odd} "
+        "cells of the paper are left out, because their speed contradicts\nothers."
     )
-    return "\n".join([_HEAD, counts, "", *_errors(judged), "", *_by_platform(judged), "", *_worst(judged[0])]) + "\n"
+    parts = [_errors(judged), _by_platform(judged), _by_source(judged), _worst(judged[0])]
+    return "\n".join([_HEAD, counts, *(line for part in parts for line in ["", *part])]) + "\n"
 
 
 def picture(judged: Sequence[Judged], path: Path) -> None:
@@ -60,7 +66,7 @@ def picture(judged: Sequence[Judged], path: Path) -> None:
         for name in dict.fromkeys(names):
             of = names == name
             predicted = measured[of] * np.exp(one.errors[of])
-            axes.scatter(measured[of], predicted, s=14, alpha=0.7, color=_COLORS[name], label=name)
+            axes.scatter(measured[of], predicted, s=14, alpha=0.7, color=_COLORS.get(name, _OTHER_COLOR), label=name)
         ends = np.array([measured.min() / 1.5, measured.max() * 1.5])
         axes.plot(ends, ends, color="0.4", linewidth=1)
         axes.fill_between(ends, ends / 1.25, ends * 1.25, color="0.85", zorder=0)
@@ -90,6 +96,23 @@ def _by_platform(judged: Sequence[Judged]) -> Iterator[str]:
                 if part.cells:
                     ends = f"{_percent(part, 0.5)} | {_percent(part, 0.95)}"
                     yield f"| {one.name} | {', '.join(platform)} | {task} | {len(part.cells)} | {ends} |"
+
+
+def _by_source(judged: Sequence[Judged]) -> Iterator[str]:
+    """Yield the errors of what others published, by source."""
+    published = next((one for one in judged if one.name == PUBLISHED), None)
+    if published is None:
+        return
+    sources = published.by_source
+    middle = float(np.median([np.median(one.off) for one in sources.values()]))
+    yield f"What others published, by source; the median over sources is {100 * middle:.1f} %:"
+    yield ""
+    yield "| source | hardware | runs | median error | predicted over measured step, median |"
+    yield "|---|---|---:|---:|---:|"
+    for name, one in sources.items():
+        cards = ", ".join(sorted({cell.hardware for cell in one.cells}))
+        bias = rounded(float(np.exp(np.median(one.errors))))
+        yield f"| {name} | {cards} | {len(one.cells)} | {_percent(one, 0.5)} | {bias} |"
 
 
 def _worst(one: Judged) -> Iterator[str]:

@@ -10,16 +10,23 @@ import numpy as np
 from benchmarks.figure import Figure
 from benchmarks.interval import Interval
 from benchmarks.prediction.fit import Vector
-from benchmarks.prediction.judge import Judge, Judged
+from benchmarks.prediction.judge import PUBLISHED, Judge, Judged
 from benchmarks.rates import rate
-from llmexp.training.predict.interval import group_of
-from llmexp.training.predict.rates import DATA_SHEET, FITTED
+from llmexp.training.predict.interval import PUBLISHED as KINDS
+from llmexp.training.predict.interval import fitted_group, kind_of, other_group
 
 # Medians and 95th percentiles of the errors, in percent.
-_LIMITS = {"one method left out": (10.0, 40.0), "table IV": (7.5, None), "a platform left out, three": (14.0, None)}
+_LIMITS = {
+    "one method left out": (10.0, 40.0),
+    "table IV": (7.5, None),
+    "a platform left out, three": (14.0, None),
+    PUBLISHED: (15.0, None),
+}
 _RESAMPLED = 2000
 # A 90 % interval may hold fewer than this only by chance.
 _HOLDS = 85.0
+# A kind of published runs has an interval of its own from so many runs and sources on.
+_LEAST_RUNS, _LEAST_SOURCES = 5, 2
 
 
 def predict(folder: Path) -> Iterator[Figure]:
@@ -31,26 +38,68 @@ def predict(folder: Path) -> Iterator[Figure]:
         yield _of_errors(f"median error, {one.name}", one.off, np.median, limits[0])
         yield _of_errors(f"95th percentile, {one.name}", one.off, lambda off: np.quantile(off, 0.95), limits[1])
     yield from _holding(judged[0])
+    for kind, part in kinds(judge).items():
+        yield rate(f"{kind}: 90 % intervals by other sources that hold", held_by_other_sources(part), len(part.cells))
 
 
 def intervals(judge: Judge) -> dict[str, list[float]]:
-    """Return the ends of 90 % intervals of tokens/s as shares of the prediction, and the runs behind, by group."""
+    """Return the ends of 90 % intervals of tokens/s as shares of the prediction, and the runs that they come from."""
     by_method, unseen = judge.method_left_out(), judge.platform_left_out(kept=False)
     groups = {
-        group_of(task, FITTED, offloads=False): by_method.part(task, [c.task == task for c in by_method.cells])
+        fitted_group(task): by_method.part(task, [c.task == task for c in by_method.cells])
         for task in ("pretrain", "finetune")
     } | {
-        group_of("", DATA_SHEET, offloads=offloads): unseen.part("", [c.offloads == offloads for c in unseen.cells])
+        other_group(offloads=offloads): unseen.part("", [c.offloads == offloads for c in unseen.cells])
         for offloads in (True, False)
     }
-    return {name: [*_ends(group.errors), len(group.cells)] for name, group in groups.items()}
+    published = {kind: _ends_of_sources(part) for kind, part in kinds(judge).items()}
+    return {name: [*_ends(group.errors), len(group.cells)] for name, group in groups.items()} | published
+
+
+def kinds(judge: Judge) -> dict[str, Judged]:
+    """Return what others published by kind, where there are enough runs of several sources."""
+    all_of_them = judge.published()
+    kept = [not cell.offloads for cell in all_of_them.cells]
+    parts = {
+        kind: all_of_them.part(
+            kind, [keep and kind_of(cell.plan) == kind for keep, cell in zip(kept, all_of_them.cells, strict=True)]
+        )
+        for kind in KINDS
+    }
+    return {
+        kind: part
+        for kind, part in parts.items()
+        if len(part.cells) >= _LEAST_RUNS and len(part.by_source) >= _LEAST_SOURCES
+    }
+
+
+def held_by_other_sources(part: Judged) -> int:
+    """Return how many runs lie in the interval that all sources but their own make."""
+    held = 0
+    for source, own in part.by_source.items():
+        low, high, _ = _ends_of_sources(part.part("", [cell.table != source for cell in part.cells]))
+        held += int(((np.exp(own.errors) >= low) & (np.exp(own.errors) <= high)).sum())
+    return held
+
+
+def _ends_of_sources(part: Judged) -> list[float]:
+    """Return the 5 % and 95 % quantiles over sources that count alike, however many runs each has, and the runs."""
+    sizes = {source: len(own.cells) for source, own in part.by_source.items()}
+    weights = np.array([1 / sizes[cell.table] for cell in part.cells])
+    order = np.argsort(part.errors)
+    speeds, upto = np.exp(part.errors)[order], np.cumsum(weights[order]) / len(sizes)
+    low, high = (speeds[min(int(np.searchsorted(upto, share)), len(speeds) - 1)] for share in (0.05, 0.95))
+    return [round(float(low), 3), round(float(high), 3), len(part.cells)]
 
 
 def _ends(errors: Vector) -> list[float]:
-    """Return the conformal ends: the quantiles of n + 1 runs, of which the next one is the last."""
+    """Return the conformal ends: the quantiles of n + 1 runs, of which the next one is the last.
+
+    A step that was predicted to be longer than it is means a speed above the prediction.
+    """
     n = len(errors)
-    low, high = (min(1.0, max(0.0, share)) for share in (0.95 * (n + 1) / n, 0.05 - 0.95 / n))
-    return [round(float(np.exp(-np.quantile(errors, share))), 3) for share in (low, high)]
+    shares = (min(1.0, max(0.0, share)) for share in (0.05 - 0.95 / n, 0.95 * (n + 1) / n))
+    return [round(float(np.exp(np.quantile(errors, share))), 3) for share in shares]
 
 
 def _holding(judged: Judged) -> Iterator[Figure]:
@@ -61,7 +110,7 @@ def _holding(judged: Judged) -> Iterator[Figure]:
         for method in {cell.method for cell in part.cells}:
             out = np.array([cell.method == method for cell in part.cells])
             low, high = _ends(part.errors[~out])
-            speeds = np.exp(-part.errors[out])
+            speeds = np.exp(part.errors[out])
             held += int(((speeds >= low) & (speeds <= high)).sum())
         yield rate(f"{task}: 90 % intervals that hold", held, len(part.cells), floor=_HOLDS)
 

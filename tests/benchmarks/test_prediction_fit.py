@@ -11,7 +11,7 @@ from benchmarks.prediction import judge as judge_module
 from benchmarks.prediction.cells import Cell, own_cells
 from benchmarks.prediction.fit import Runs, constants_to_fit, fitted, known_of, starts, without_platform
 from benchmarks.prediction.judge import Judged
-from benchmarks.prediction.suite import _ends
+from benchmarks.prediction.suite import _ends, _ends_of_sources, held_by_other_sources
 from tests.planning import make_plan
 
 METHODS = ("Naive", "F", "R", "Z2", "Z3", "Z2+O", "Z3+O", "Q")
@@ -94,10 +94,31 @@ def test_nine_of_ten_new_runs_lie_in_the_interval() -> None:
     for _ in range(300):
         errors = draws.normal(0.1, 0.3, 101)
         low, high = _ends(errors[1:])
-        held.append(low <= np.exp(-errors[0]) <= high)
+        held.append(low <= np.exp(errors[0]) <= high)
     assert 0.86 < np.mean(held) < 0.95
 
 
 def test_an_error_is_a_share_of_the_measured_step() -> None:
     judged = Judged("made up", [], np.log(np.array([1.1, 0.5])))
     assert judged.off == pytest.approx([0.1, 0.5])
+
+
+def test_runs_that_took_longer_than_predicted_are_slower_than_the_prediction() -> None:
+    low, high = _ends(np.log(np.full(200, 0.5)))
+    assert (low, high) == (0.5, 0.5)
+
+
+def of_sources(cells, errors: dict[str, list[float]]) -> Judged:
+    made = [replace(cells[0], table=source) for source, of_source in errors.items() for _ in of_source]
+    return Judged("made up", made, np.concatenate([np.log(of_source) for of_source in errors.values()]))
+
+
+def test_a_source_counts_once_however_many_runs_it_has(cells) -> None:
+    many = of_sources(cells, {"large": [1.0] * 990, "slow": [0.5] * 5, "fast": [2.0] * 5})
+    assert _ends_of_sources(many) == [0.5, 2.0, 1000]
+    assert many.by_source["slow"].off == pytest.approx([0.5] * 5)
+
+
+def test_a_source_is_held_by_the_others_alone(cells) -> None:
+    part = of_sources(cells, {"one": [0.9, 1.1], "two": [0.9, 1.1], "far": [3.0]})
+    assert held_by_other_sources(part) == 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 from llmexp.inputs.shape import shape_of
 from llmexp.record.predicted import Prediction
 from llmexp.training.plan.training_plan import TrainingPlan
-from llmexp.training.predict.interval import group_of, interval_of
+from llmexp.training.predict.interval import groups_of, interval_of
 from llmexp.training.predict.layers import uncounted
 from llmexp.training.predict.rates import missing, rates_of
 from llmexp.training.predict.schedule import step_time
@@ -22,8 +22,7 @@ def predict(plan: TrainingPlan) -> Prediction | None:
         return None
     rates, source = rates_of(plan)
     step = step_time(work_of(plan), rates)
-    group = group_of(plan.config.task.name, source, offloads=plan.techniques.offload_optimizer)
-    rate, (low, high, runs) = plan.amount / step.whole, interval_of(group)
+    rate, (low, high, runs) = plan.amount / step.whole, interval_of(groups_of(plan, source))
     return Prediction(
         rate=rate, low=low * rate, high=high * rate, held_out_runs=runs, source=source, parts_s=step.parts_s
     )
