@@ -1,0 +1,163 @@
+"""Published measurements of servers: one printed number a row, as a load on a server whose outcome can be predicted."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from omegaconf import OmegaConf
+
+from llmexp.inputs.architecture.model import Architecture
+from llmexp.inputs.architecture.reading import read_architecture
+from llmexp.schema import HardwareConfig
+from llmexp.serving.predict.batching import Limits, Load, Outcome, Server
+from llmexp.serving.predict.held import Formats, Held, held
+from llmexp.serving.predict.limits import cache_room, most_at_once, prefill_budget
+from llmexp.serving.predict.rates import LOOPS, Loop, peaks_of, rates_of
+
+PUBLISHED = Path("benchmarks/published_serving.csv")
+_MODELS = Path(__file__).with_name("served_models.yaml")
+# Where a source does not print how many tokens it sent or asked for.
+_UNPRINTED = 128
+_MILLI = 1e-3
+# Engines that llmexp does not start: all but these schedule in Python, or have no graphs.
+_LEAN = (
+    "tensorrt_llm",
+    "lmdeploy",
+    "gpt-fast",
+    "mlc",
+    "exllama",
+    "exllamav2",
+    "optimum-nvidia",
+    "autoawq",
+    "deepspeed",
+)
+# Servers of 2023, before they had CUDA graphs; and one of before its scheduler was rewritten.
+_EAGER = (("tgi", "1.0.3"), ("vllm", "0.1.2"))
+_OLD = (*_EAGER, ("vllm", "0.5.4"))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A printed number with its server and load."""
+
+    row: Mapping[str, str]
+    held: Held
+    load: Load
+    value: float
+
+    @property
+    def source(self) -> str:
+        """Who measured."""
+        return self.row["source"]
+
+    @property
+    def is_old(self) -> bool:
+        """Tell whether the server is older than the ones that are predicted."""
+        return (self.row["engine"], self.row["version"]) in _OLD
+
+    @property
+    def is_impossible(self) -> bool:
+        """Tell whether the number is beyond the peaks of the device's data sheet, so that it is not what it says."""
+        row, machine = self.row, hardware(self.row["hardware"])
+        ideal = self._printed(replace(self.server(), rates=peaks_of(machine, row["weights"], self.held.cards)))
+        return ideal > self.value if self.is_time else ideal < self.value
+
+    @property
+    def is_time(self) -> bool:
+        """Tell whether a smaller number is better."""
+        return self.metric in ("tpot", "ttft", "latency")
+
+    @property
+    def metric(self) -> str:
+        """What was measured: throughput, tpot, ttft, latency of a whole batch, or decode without prompts."""
+        return self.row["metric"]
+
+    @property
+    def kind(self) -> str:
+        """The metric that a user sees: a rate of tokens, or one of two latencies."""
+        return self.metric if self.metric in ("tpot", "ttft") else "throughput"
+
+    def predicted(self, fitted: Mapping[str, float]) -> float:
+        """Return the number in the row's unit that these constants predict."""
+        return self._printed(self.server(fitted))
+
+    def server(self, fitted: Mapping[str, float] | None = None) -> Server:
+        """Return the server with these constants."""
+        row, machine = self.row, hardware(self.row["hardware"])
+        rates = rates_of(machine, row["weights"], loop_of(row["engine"], row["version"]), self.held.cards, fitted)
+        room = float(row["kv_gib"]) * 2**30 if row["kv_gib"] else cache_room(machine, self.held.weights_bytes)
+        most = most_at_once(row["engine"], machine)
+        return Server(self.held, rates, Limits(most, prefill_budget(row["engine"]), room))
+
+    def _printed(self, server: Server) -> float:
+        found = server.outcome(self.load)
+        return found.in_flight / found.spent.whole if self.metric == "decode" else self._of(found)
+
+    def _of(self, found: Outcome) -> float:
+        unit, load = self.row["unit"], self.load
+        if self.metric in ("tpot", "ttft"):
+            seconds = found.tpot_s if self.metric == "tpot" else found.ttft_s
+            return seconds / (_MILLI if unit == "ms" else 1.0)
+        if self.metric == "latency":
+            return found.in_flight / found.requests_per_s
+        tokens = load.output + (load.prompt if unit.startswith("input and") else 0.0)
+        rate = found.requests_per_s * (1.0 if unit == "requests/s" else tokens)
+        return rate / (self.held.cards if unit.endswith("/GPU") else 1.0)
+
+
+def measured(path: Path = PUBLISHED) -> list[Measured]:
+    """Return all rows of the file."""
+    return [_of_row(row) for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines())]
+
+
+def loop_of(engine: str, version: str) -> Loop:
+    """Return how an engine runs its iterations."""
+    if (engine, version) in _EAGER:
+        return "eager"
+    return "lean" if engine in _LEAN else LOOPS.get(engine, "python")
+
+
+@cache
+def hardware(name: str) -> HardwareConfig:
+    """Return the data sheet of a device."""
+    return HardwareConfig.model_validate(_sheet(name))
+
+
+def _sheet(name: str) -> dict[str, Any]:
+    """Return the keys of a file of hardware, over those of the file that it changes."""
+    own: Any = OmegaConf.to_container(OmegaConf.load(f"conf/hardware/{name}.yaml"))
+    changed = next((other for other in own.pop("defaults", ()) if other != "_self_"), None)
+    return (_sheet(changed) if changed else {}) | own
+
+
+@cache
+def architecture(name: str) -> Architecture:
+    """Return the layers of a model."""
+    models: dict[str, Any] = yaml.safe_load(_MODELS.read_text(encoding="utf-8"))
+    return read_architecture(models[name])
+
+
+def _of_row(row: Mapping[str, str]) -> Measured:
+    formats = Formats(row["weights"], 2, 1 if row["kv_cache"] == "fp8" else 2)
+    load = Load(
+        prompt=float(row["input_tokens"] or _UNPRINTED),
+        output=float(row["output_tokens"] or _UNPRINTED),
+        varied=row["lengths"] == "varied",
+        requests=int(row["requests"]) if row["requests"] else None,
+    )
+    if row["load"] == "rate":
+        load = replace(load, rate_per_s=float(row["load_value"]))
+    elif row["load"] == "concurrency":
+        load = replace(load, concurrency=int(row["load_value"]))
+    return Measured(row, _held(row["model"], int(row["cards"]), formats), load, float(row["value"]))
+
+
+@cache
+def _held(model: str, cards: int, formats: Formats) -> Held:
+    return held(architecture(model), cards, formats)

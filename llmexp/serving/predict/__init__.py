@@ -1,0 +1,1 @@
+"""How fast a server would be on any hardware."""

@@ -1,0 +1,166 @@
+"""Continuous batching in its steady state: what a load gets out of a server, from the time of its iterations.
+
+A request lives for as many iterations as it has output tokens. In some of these, prompts of others are read beside.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, exp
+
+from llmexp.serving.predict.held import Held
+from llmexp.serving.predict.iteration import Iteration, IterationTime, iteration_time
+from llmexp.serving.predict.rates import Rates
+
+# Lengths that vary are taken to be exponential, cut at so many times their mean.
+_LONGEST, _PARTS = 5.0, 8
+# Of its output, what a server needs room for to keep a request: half of it is there on average.
+_ROOM = 0.8
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is sent; without rate and concurrency all requests come at once, and without a number there is no end."""
+
+    prompt: float
+    output: float
+    varied: bool = False
+    """Outputs differ in length, so that the last requests of a burst are few."""
+    requests: int | None = None
+    rate_per_s: float | None = None
+    concurrency: int | None = None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a server takes: requests at a time, tokens of prompts in an iteration, and bytes of its cache a device."""
+
+    requests: int
+    prefill: int
+    cache_bytes: float
+
+    def at_once(self, held: Held, load: Load) -> float:
+        """Return the most requests at a time: more than their mean sizes, or growing ones push others out."""
+        each = held.cache_bytes(load.prompt + _ROOM * load.output)
+        return max(1.0, min(float(self.requests), self.cache_bytes / each))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a load gets."""
+
+    requests_per_s: float
+    output_tokens_per_s: float
+    tpot_s: float
+    ttft_s: float
+    in_flight: float
+    """Requests that are at work, without those that wait."""
+    saturated: bool
+    """Requests come faster than the server can answer them, or all at once."""
+    spent: IterationTime
+    """An iteration without prompts."""
+
+    @property
+    def request_s(self) -> float:
+        """The seconds from a request's sending to its last token, had each of its tokens this time."""
+        return self.ttft_s + self.tpot_s * (self.output_tokens_per_s / self.requests_per_s - 1)
+
+
+@dataclass(frozen=True)
+class Server:
+    """A model on devices with their rates and limits."""
+
+    held: Held
+    rates: Rates
+    limits: Limits
+
+    def outcome(self, load: Load) -> Outcome:
+        """Return what a load gets."""
+        most = self.limits.at_once(self.held, load)
+        if load.rate_per_s is not None:
+            return self._open(load, most)
+        if load.concurrency is not None:
+            return self._closed(load, min(float(load.concurrency), most))
+        return self._burst(load, most)
+
+    def saturation_per_s(self, load: Load) -> float:
+        """Return the requests a second above which more and more of them wait."""
+        most = self.limits.at_once(self.held, load)
+        return most / self._life_s(load, most)
+
+    def _open(self, load: Load, most: float) -> Outcome:
+        assert load.rate_per_s is not None
+        rate, highest = load.rate_per_s, most / self._life_s(load, most)
+        if rate >= highest:
+            found = self._made(load, most, highest, saturated=True)
+            waited = (load.requests or 0) / 2 * (1 / highest - 1 / rate)
+            return _later(found, waited)
+        # Little's law: a request shares its iterations with all others in flight, itself beside them.
+        low, high = 0.0, most
+        for _ in range(30):
+            middle = (low + high) / 2
+            low, high = (middle, high) if rate * self._life_s(load, min(1 + middle, most)) > middle else (low, middle)
+        return self._made(load, min(1 + low, most), rate, saturated=False)
+
+    def _closed(self, load: Load, in_flight: float) -> Outcome:
+        rate = in_flight / self._life_s(load, in_flight)
+        return self._made(load, in_flight, rate, saturated=False)
+
+    def _burst(self, load: Load, most: float) -> Outcome:
+        """Return a load that comes at once: full batches, and then ever smaller ones."""
+        requests = float(load.requests or 0)
+        if not requests or (not load.varied and requests >= _LONGEST * most):
+            in_flight, rate = most, most / self._life_s(load, most)
+        else:
+            last = min(requests, most)
+            seconds = (requests - last) / most * self._life_s(load, most) + self._drained_s(load, last)
+            in_flight, rate = last, requests / seconds
+        found = self._made(load, in_flight, rate, saturated=True)
+        return _later(found, requests / 2 / rate if requests > most else in_flight / 2 * self._prompt_s(load, 0.0))
+
+    def _drained_s(self, load: Load, requests: float) -> float:
+        """Return the seconds of requests that start together and get no followers."""
+        if not load.varied:
+            return self._life_s(load, requests)
+        reading = self._life_s(load, requests) - load.output * self._decode(load, requests).whole
+        width = _LONGEST * load.output / _PARTS
+        steps = ((part + 0.5) * width for part in range(_PARTS))
+        left = (max(1.0, requests * exp(-step / load.output)) for step in steps)
+        return max(reading, 0.0) + sum(width * self._decode(load, each).whole for each in left)
+
+    def _made(self, load: Load, in_flight: float, rate: float, *, saturated: bool) -> Outcome:
+        life = self._life_s(load, in_flight)
+        own, between = self._prompt_s(load, in_flight - 1), max(load.output - 1, 0.0)
+        tpot = (life - own) / between if between else 0.0
+        busy = min(rate * own, 0.95)
+        waiting = 0.5 * busy / (1 - busy) * own if load.rate_per_s else 0.0
+        running = self._decode(load, in_flight)
+        started = 0.5 * running.whole if in_flight >= 2 else 0.0
+        ttft = self.rates.first_token_s + own + waiting + started
+        return Outcome(rate, rate * load.output, tpot, ttft, in_flight, saturated, running)
+
+    def _life_s(self, load: Load, in_flight: float) -> float:
+        """Return the seconds from a request's first iteration to its last, with so many in flight."""
+        chunks = max(1.0, ceil(load.prompt / self.limits.prefill))
+        steps = max(load.output, in_flight * load.prompt / self.limits.prefill)
+        decoding = in_flight * max(load.output - 1, 0.0) / steps
+        with_prompts = min(in_flight * chunks, steps)
+        each = in_flight * load.prompt / with_prompts
+        mixed = self._iteration(load, decoding, each).whole
+        return with_prompts * mixed + (steps - with_prompts) * self._iteration(load, decoding, 0.0).whole
+
+    def _prompt_s(self, load: Load, beside: float) -> float:
+        """Return the seconds in which a prompt is read, with so many others decoding."""
+        chunks = max(1.0, ceil(load.prompt / self.limits.prefill))
+        return chunks * self._iteration(load, max(beside, 0.0), load.prompt / chunks).whole
+
+    def _decode(self, load: Load, in_flight: float) -> IterationTime:
+        return self._iteration(load, in_flight, 0.0)
+
+    def _iteration(self, load: Load, decoding: float, prefill: float) -> IterationTime:
+        work = Iteration(decoding, load.prompt + load.output / 2, prefill, load.prompt)
+        return iteration_time(self.held, self.rates, work)
+
+
+def _later(found: Outcome, waited_s: float) -> Outcome:
+    return Outcome(**{**vars(found), "ttft_s": found.ttft_s + waited_s})

@@ -1,0 +1,162 @@
+"""The rates of a server's devices: peaks of the data sheet times shares, and what an iteration costs besides.
+
+`constants.yaml` has the shares with their sources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+import yaml
+
+from llmexp.schema import HardwareConfig
+
+Loop = Literal["python", "lean", "eager"]
+"""How an engine runs an iteration: graphs under a scheduler in Python, graphs under a compiled one, or no graphs."""
+LOOPS: Mapping[str, Loop] = {
+    "transformers": "eager",
+    "vllm": "python",
+    "sglang": "python",
+    "lightllm": "python",
+    "tgi": "python",
+    "llama_cpp": "lean",
+}
+CARRIED, DATA_SHEET = "measured kernels", "its data sheet"
+# Products of these devices have an fp8 peak, twice that of bf16 by all their data sheets. Others compute in 16 bits
+# with weights of 8.
+_WITH_FP8 = ("sm_89", "sm_90", "sm_100", "sm_120", "gfx942", "gfx950")
+_DTYPE = "bf16"
+# As measured products of 1 to 8192 rows go from reading to computing.
+_SHARP = 2.4
+_SHARPEST = 256.0
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What an iteration is divided by, and what it costs besides; of one device."""
+
+    flops_per_s: float
+    """Of products of matrices with many rows."""
+    weights_per_s: float
+    """Bytes of weights that products of few rows read."""
+    cache_per_s: float
+    memory_per_s: float
+    """Bytes of elementwise operations."""
+    attention_per_s: float
+    """FLOPs of attention over long prompts."""
+    attention_half_length: float
+    elementwise: float
+    """How often an element of the hidden state is read or written in a layer."""
+    layer_s: float
+    """Of a layer's kernels besides what they read and compute."""
+    eager_layer_s: float
+    """Host time of a layer without graphs; 0 with them."""
+    step_s: float
+    """Of an iteration: scheduling, sampling, and sending tokens."""
+    request_s: float
+    """The same for each token that an iteration generates."""
+    all_reduce_s: float
+    link_per_s: float
+    first_token_s: float
+    """From a request's sending to its first iteration, and back."""
+    sharp: float
+    """How sharply the longer of reading weights and computing with them decides: infinity takes the longer."""
+
+
+@cache
+def constants() -> dict[str, Any]:
+    """Return the fitted and carried numbers."""
+    text = (files(__package__) / "constants.yaml").read_text(encoding="utf-8")
+    loaded: dict[str, Any] = yaml.safe_load(text)
+    return loaded
+
+
+def rates_of(
+    hardware: HardwareConfig, weights: str, loop: Loop, cards: int, fitted: Mapping[str, float] | None = None
+) -> Rates:
+    """Return the rates of `cards` devices on one node with weights of that format under that loop.
+
+    `missing` has to have nothing to say of the hardware. `fitted` stands in the place of the fitted constants.
+    """
+    known, one = constants(), fitted or constants()["fitted"]
+    own = known["typical"] | _carried(hardware.architecture or "")
+    in_fp8 = weights == "fp8" and hardware.architecture in _WITH_FP8
+    share = own.get("fp8_products_share", 2 * own["products_share"]) if in_fp8 else own["products_share"]
+    memory = float(hardware.memory_bandwidth_bytes_per_s or 0.0)
+    peak = float(hardware.peak_flops_per_s[_DTYPE])
+    reading = one["memory_share"] * own.get(f"{weights}_reading", 1.0) * one.get(f"{weights}_memory", 1.0)
+    family = "lean" if loop == "lean" else "python"
+    return Rates(
+        flops_per_s=peak * share * one["products"],
+        weights_per_s=memory * min(reading, 1.0),
+        cache_per_s=memory * min(one["cache_share"], 1.0),
+        memory_per_s=memory,
+        attention_per_s=peak * own["attention_share"],
+        attention_half_length=own["attention_half_length"],
+        elementwise=one["elementwise"],
+        layer_s=one["layer_s"],
+        eager_layer_s=one["eager_layer_s"] if loop == "eager" else 0.0,
+        step_s=one[f"{family}_step_s"],
+        request_s=one[f"{family}_request_s"],
+        all_reduce_s=one["all_reduce_s"],
+        link_per_s=_link(hardware, cards, one["link_share"]),
+        first_token_s=one[f"{family}_first_token_s"],
+        sharp=_SHARP,
+    )
+
+
+def peaks_of(hardware: HardwareConfig, weights: str, cards: int) -> Rates:
+    """Return the rates of the data sheet itself, which nothing exceeds."""
+    peak = float(hardware.peak_flops_per_s[_DTYPE])
+    memory = float(hardware.memory_bandwidth_bytes_per_s or 0.0)
+    return Rates(
+        flops_per_s=peak * (2 if weights == "fp8" and hardware.architecture in _WITH_FP8 else 1),
+        weights_per_s=memory,
+        cache_per_s=memory,
+        memory_per_s=memory,
+        attention_per_s=peak,
+        attention_half_length=0.0,
+        elementwise=0.0,
+        layer_s=0.0,
+        eager_layer_s=0.0,
+        step_s=0.0,
+        request_s=0.0,
+        all_reduce_s=0.0,
+        link_per_s=_link(hardware, cards, 1.0) if cards > 1 else 1.0,
+        first_token_s=0.0,
+        sharp=_SHARPEST,
+    )
+
+
+def source_of(hardware: HardwareConfig) -> str:
+    """Say what the shares of the device's peaks go by."""
+    return CARRIED if "products_share" in _carried(hardware.architecture or "") else DATA_SHEET
+
+
+def missing(hardware: HardwareConfig, cards: int) -> list[str]:
+    """Return the keys of a hardware file without which there are no rates."""
+    keys = {
+        f"peak_flops_per_s.{_DTYPE}": _DTYPE in hardware.peak_flops_per_s,
+        "memory_bandwidth_bytes_per_s": hardware.memory_bandwidth_bytes_per_s,
+        "memory_bytes": hardware.memory_bytes,
+        "interconnect_bandwidth_bytes_per_s": cards == 1 or hardware.interconnect_bandwidth_bytes_per_s,
+    }
+    return [f"hardware.{key}" for key, known in keys.items() if not known]
+
+
+def _carried(architecture: str) -> dict[str, float]:
+    return {name: by[architecture] for name, by in constants()["carried"].items() if architecture in by}
+
+
+def _link(hardware: HardwareConfig, cards: int, share: float) -> float:
+    """Return the bytes a device sends in a second; cards on PCIe without peer access go through the host's memory."""
+    links = constants()["links"]
+    bandwidth = float(hardware.interconnect_bandwidth_bytes_per_s or 1.0)
+    if bandwidth >= links["switched_from"]:
+        return bandwidth * share
+    table: dict[int, float] = links["through_host"]
+    return table[min(table, key=lambda known: abs(known - cards))]
