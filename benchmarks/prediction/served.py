@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 from llmexp.inputs.architecture.model import Architecture
 from llmexp.inputs.architecture.reading import read_architecture
 from llmexp.schema import HardwareConfig
-from llmexp.serving.predict.batching import Limits, Load, Outcome, Server
+from llmexp.serving.predict.batching import Limits, Load, LoadOutcome, Server
 from llmexp.serving.predict.held import Formats, Held, held
 from llmexp.serving.predict.limits import cache_room, most_at_once, prefill_budget
 from llmexp.serving.predict.rates import LOOPS, Loop, peaks_of, rates_of
@@ -55,6 +55,13 @@ class Measured:
     def source(self) -> str:
         """Who measured."""
         return self.row["source"]
+
+    def __str__(self) -> str:
+        row = self.row
+        cards = f" x {row['cards']}" if row["cards"] != "1" else ""
+        load = f"{row['load']} {row['load_value']}".strip()
+        server = f"{row['source']}: {row['model']} {row['weights']}, {row['hardware']}{cards}, {row['engine']}"
+        return f"{server}, {row['input_tokens']} in, {row['output_tokens']} out, {load}: {row['metric']}, {row['unit']}"
 
     @property
     def is_old(self) -> bool:
@@ -99,7 +106,7 @@ class Measured:
         found = server.outcome(self.load)
         return found.in_flight / found.spent.whole if self.metric == "decode" else self._of(found)
 
-    def _of(self, found: Outcome) -> float:
+    def _of(self, found: LoadOutcome) -> float:
         unit, load = self.row["unit"], self.load
         if self.metric in ("tpot", "ttft"):
             seconds = found.tpot_s if self.metric == "tpot" else found.ttft_s

@@ -9,6 +9,7 @@ from llmexp.launch.preflight import certain_skip
 from llmexp.record.digits import GIB, rounded
 from llmexp.record.memory import Fit
 from llmexp.record.plan import RunPlan
+from llmexp.record.predicted import PredictedLoad, Prediction
 from llmexp.record.skip import Skip, SkipCode
 from llmexp.registry import get_task
 from llmexp.report.training_budget import EPOCHS, TrainingBudget, TrainingCost
@@ -117,9 +118,27 @@ def _predicted(cost: Cost) -> str:
     if cost.plan.predicted is None:
         return ""
     found = cost.plan.predicted
-    return (
+    whole = (
         f"{rate} {cost.plan.rate_unit} a GPU ({low} to {high} in 9 of 10), by {found.source}; most time: {found.most}"
     )
+    return "\n".join([whole, *map(_load, found.loads), *_saturation(found)])
+
+
+def _load(of: PredictedLoad) -> str:
+    tpot, ttft = (
+        f"{_ms(mean)} ms ({_ms(low)} to {_ms(high)})"
+        for mean, low, high in ((of.tpot_s, of.tpot_low_s, of.tpot_high_s), (of.ttft_s, of.ttft_low_s, of.ttft_high_s))
+    )
+    waits = ", more than it sustains" if of.saturated and "/s" in of.load else ""
+    return f"{of.load}: {rounded(of.rate)} tokens/s, TPOT {tpot}, TTFT {ttft}{waits}"
+
+
+def _saturation(of: Prediction) -> list[str]:
+    return [f"saturation near {rounded(of.saturation_per_s)} requests/s"] if of.saturation_per_s else []
+
+
+def _ms(seconds: float) -> str:
+    return rounded(1000 * seconds)
 
 
 def _gib(size: int) -> str:

@@ -7,6 +7,23 @@ from pydantic import Field
 from llmexp.record.samples import Record
 
 
+class PredictedLoad(Record):
+    """What one load is expected to get of a server, with the ends of 90 % intervals."""
+
+    load: str
+    rate: float = Field(description="output tokens/s of all devices together")
+    low: float
+    high: float
+    tpot_s: float = Field(description="time per output token after the first")
+    tpot_low_s: float
+    tpot_high_s: float
+    ttft_s: float = Field(description="time to the first token, waiting included")
+    ttft_low_s: float
+    ttft_high_s: float
+    in_flight: float = Field(description="requests that are at work on average, without those that wait")
+    saturated: bool = Field(description="requests come faster than the server answers, or all at once")
+
+
 class Prediction(Record):
     """The predicted rate of all devices together, in the plan's unit, and where a sample's time goes."""
 
@@ -16,6 +33,13 @@ class Prediction(Record):
     held_out_runs: int = Field(description="whose errors the interval comes from")
     source: str = Field(description="what the rates of the machine go by: runs on it, measured kernels, its data sheet")
     parts_s: dict[str, float] = Field(description="seconds of one sample by part")
+    work_s: float | None = Field(
+        None, description="of one repeat's warm-up and samples; None: their amount over the rate"
+    )
+    loads: list[PredictedLoad] = Field(default_factory=list, description="of a server, as the load points are ordered")
+    saturation_per_s: float | None = Field(
+        None, description="requests/s above which more and more of a server's requests wait"
+    )
 
     @property
     def most(self) -> str:
@@ -26,3 +50,8 @@ class Prediction(Record):
     def holds(self) -> tuple[float, float]:
         """The ends of the interval as shares of the rate."""
         return self.low / self.rate, self.high / self.rate
+
+    @property
+    def page(self) -> str:
+        """The page that says how far off such predictions are."""
+        return "docs/prediction.md" if self.saturation_per_s is None else "docs/serving.md"

@@ -6,9 +6,11 @@ import json
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Any, ClassVar, Literal
 
 from llmexp.dtypes import HALF, SINGLE, bytes_of
+from llmexp.inputs.architecture.model import Architecture
 from llmexp.launch.commands import ranks_of
 from llmexp.record.plan import Command
 from llmexp.schema import DenseModel, Dtype, HfModel
@@ -16,8 +18,9 @@ from llmexp.serving.config import ServingRunConfig
 from llmexp.serving.config.load import ServedAdapters
 from llmexp.serving.plan.quantized import INT4, LEAST_GROUP, Int4, group_size
 from llmexp.serving.plan.reported_memory import ComputedBytes, ReportedMemory, ReportedNumber
-from llmexp.serving.plan.served_model import ServedModel, weight_parameters
+from llmexp.serving.plan.served_model import CheckpointModel, ServedModel, weight_parameters
 from llmexp.serving.plan.server_plan import ServerPlan, Weights
+from llmexp.serving.predict.held import kept_per_token
 from llmexp.tasks.engine import Engine, ServerSoftware
 
 WORKER = "llmexp.launchers.serving.worker"
@@ -104,19 +107,29 @@ class ServingSpec:
 
     @property
     def kv_bytes_per_token(self) -> int:
-        """Keys and values of one token in all layers."""
+        """What the cache keeps of one token in all layers, as a mean over a request of the greatest length."""
+        if self._layers:
+            return ceil(self._layers.cache_elements(self.positions) / self.positions) * bytes_of(self.dtype)
         return 2 * self.model.num_layers * self.model.num_kv_heads * self.model.head_dim * bytes_of(self.dtype)
 
     @property
     def kv_bytes_over_devices(self) -> int | None:
         """The bytes of one token on all devices; None where the cache's dtype has scales beside it, or is not known.
 
-        Where there are more devices than heads, tensor parallelism gives each of them a copy of one.
+        None too where windows or states keep less of a longer request. Where there are more devices than heads, tensor
+        parallelism gives each of them a copy of one, and of latents it gives all of them a copy.
         """
         given = self.knobs.get("kv_dtype") or "auto"
         size = bytes_of(self.dtype) if given == "auto" else 1 if given in _FP8 else None
+        if size and self._layers:
+            return kept_per_token(self._layers, self.positions, self.devices, size)
         heads = max(self.model.num_kv_heads, self.devices)
         return None if size is None else 2 * self.model.num_layers * heads * self.model.head_dim * size
+
+    @property
+    def _layers(self) -> Architecture | None:
+        """The layers of a checkpoint that llmexp knows; models that are given by their sizes have grouped heads."""
+        return self.model.architecture_read if isinstance(self.model, CheckpointModel) else None
 
     @property
     def drawn_weights(self) -> ComputedBytes:

@@ -29,6 +29,7 @@ from llmexp.serving.plan.request_trace import load_trace
 from llmexp.serving.plan.served_model import CheckpointModel, ServedModel, served_model, weight_parameters
 from llmexp.serving.plan.server_plan import ServerPlan
 from llmexp.serving.plan.serving_plan import ServingPlan
+from llmexp.serving.predict import predict
 
 # Larger folders of random weights are not worth their time and disk where the engine can draw weights itself.
 LARGEST_FOLDER_BYTES = 4 * 10**9
@@ -59,7 +60,7 @@ def plan_serving(config: ServingRunConfig) -> ServingPlan:
     if served.is_checkpoint:
         server = server.model_copy(update={"form": server.form.model_copy(update={"words": False})})
         _check_turns(config, server)
-    return ServingPlan(
+    made = ServingPlan(
         id=identity(config, {}, {"server": _measured(server)} | _contents(config, served.model)),
         processes=1,
         devices=served.every_device,
@@ -73,6 +74,7 @@ def plan_serving(config: ServingRunConfig) -> ServingPlan:
         positions=served.positions,
         points=points,
     )
+    return made if made.skip else made.model_copy(update={"predicted": predict(made)})
 
 
 def warning_of(plan: ServingPlan) -> str:

@@ -22,6 +22,7 @@ from llmexp.serving.plan.probes import read_probes
 from llmexp.serving.plan.serving_plan import ServingPlan
 from llmexp.serving.planning import plan_serving, warning_of
 from llmexp.serving.points import ServingRepeat, read_serving_repeat, results, results_until_now, served
+from llmexp.serving.predict import unpredicted
 from llmexp.serving.record.requests import RequestSample
 from llmexp.serving.record.summary import ServingSummary
 from llmexp.serving.report.distributions import draw_distributions
@@ -59,6 +60,7 @@ class Serve(Task[ServingRunConfig, ServingPlan]):
         return {
             **{name: work[name] for name in ("loads", "prefix", "trace", "adapters", "turns") if work[name]},
             "requests": f"{serve.requests} of each load, in: {work['prompt']}, out: {work['output']}",
+            "prediction": "" if plan.predicted or plan.skip else f"none: {unpredicted(plan)}",
             "profile": _profile(plan) if serve.profile else "",
             "server": plan.server.address or " ".join(plan.server.command.argv),
         }

@@ -20,6 +20,7 @@ from llmexp.record.duration import duration
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.index import RunOverview, duration_key, overviews
 from llmexp.record.plan import RunPlan
+from llmexp.record.predicted import Prediction
 from llmexp.record.result import RunStatus
 from llmexp.registry import get_task, published_rate, published_speed, references
 from llmexp.sweep.resume import why_again
@@ -208,10 +209,16 @@ def _held_s(plan: RunPlan, folder: RunFolder, history: _History) -> tuple[float 
     for each_s, source in ((plan.load_s, "rates"), (plan.limit_s, "limits")):
         if each_s:
             return plan.config.measure.repeats * each_s, source
-    if plan.predicted and not get_task(plan.config.task.name).may_end_early(plan):
-        return work_of(plan) / plan.predicted.rate, "predicted"
+    if plan.predicted and plan.samples and not get_task(plan.config.task.name).may_end_early(plan):
+        return _predicted_s(plan, plan.predicted), "predicted"
     at_least_s = _at_peak_s(plan)
     return (at_least_s, "peak") if at_least_s >= LEAST_S else (None, "unknown")
+
+
+def _predicted_s(plan: RunPlan, predicted: Prediction) -> float:
+    if predicted.work_s is None:
+        return work_of(plan) / predicted.rate
+    return plan.config.measure.repeats * predicted.work_s
 
 
 def _at_peak_s(plan: RunPlan) -> float:

@@ -59,6 +59,10 @@ class Attention(Mixer):
         """Return the numbers of keys and values."""
         return 2 * self.kv_heads * self.head_dim * self.within.kept(seq_len)
 
+    def cache_share(self, cards: int) -> float:
+        """Return the part of whole heads, of which cards beyond their number keep copies."""
+        return max(1.0 / cards, 1.0 / self.kv_heads)
+
 
 @dataclass(frozen=True)
 class LatentAttention(Mixer):
@@ -109,6 +113,10 @@ class LatentAttention(Mixer):
     def cache_elements(self, seq_len: int) -> int:
         """Return the numbers of latents and rotated keys (the paper's section 2.1.4)."""
         return (self.kv_rank + self.rotary_dim) * seq_len
+
+    def cache_share(self, cards: int) -> float:
+        """Return 1: all heads need all latents."""
+        return 1.0
 
 
 @dataclass(frozen=True)

@@ -98,6 +98,10 @@ class Mixer(Part):
     def cache_elements(self, seq_len: int) -> int:
         """Return the numbers that decoding keeps for a sequence: keys and values, or a state of one size."""
 
+    def cache_share(self, cards: int) -> float:
+        """Return the part of these that each of several cards keeps under tensor parallelism."""
+        return 1.0 / cards
+
 
 @dataclass(frozen=True)
 class Mlp(Part):

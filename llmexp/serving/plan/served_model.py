@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -9,6 +10,9 @@ from typing import Any, Protocol
 
 from llmexp.errors import ConfigError
 from llmexp.inputs import files
+from llmexp.inputs.architecture.fields import UncountedError
+from llmexp.inputs.architecture.model import Architecture
+from llmexp.inputs.architecture.reading import read_architecture
 from llmexp.inputs.checkpoint import Checkpoint
 from llmexp.inputs.shape import shape_of
 from llmexp.record.reading import read_json
@@ -73,6 +77,8 @@ class CheckpointModel:
     folder: Path
     digest: str
     """Of the weights, and of all other files."""
+    architecture_read: Architecture | None = None
+    """Its layers by kind; None where llmexp does not know them, so that their cache is taken to be grouped heads."""
 
 
 def served_model(model: ModelConfig) -> ServedModel:
@@ -125,7 +131,14 @@ def _of_folder(model: HfModel, folder: Path) -> CheckpointModel:
         parameters=sum(prod(stored.shape) for stored in checkpoint.tensors.values()),
         folder=folder.absolute(),
         digest=f"{checkpoint.digest}-{files.digest(beside_weights(folder))}",
+        architecture_read=_architecture(config),
     )
+
+
+def _architecture(config: dict[str, Any]) -> Architecture | None:
+    with suppress(UncountedError):
+        return read_architecture(config)
+    return None
 
 
 def beside_weights(folder: Path) -> list[Path]:

@@ -46,24 +46,21 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class LoadOutcome:
     """What a load gets."""
 
     requests_per_s: float
     output_tokens_per_s: float
     tpot_s: float
     ttft_s: float
+    life_s: float
+    """From a request's first iteration to its last."""
     in_flight: float
     """Requests that are at work, without those that wait."""
     saturated: bool
     """Requests come faster than the server can answer them, or all at once."""
     spent: IterationTime
     """An iteration without prompts."""
-
-    @property
-    def request_s(self) -> float:
-        """The seconds from a request's sending to its last token, had each of its tokens this time."""
-        return self.ttft_s + self.tpot_s * (self.output_tokens_per_s / self.requests_per_s - 1)
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,7 @@ class Server:
     rates: Rates
     limits: Limits
 
-    def outcome(self, load: Load) -> Outcome:
+    def outcome(self, load: Load) -> LoadOutcome:
         """Return what a load gets."""
         most = self.limits.at_once(self.held, load)
         if load.rate_per_s is not None:
@@ -88,7 +85,7 @@ class Server:
         most = self.limits.at_once(self.held, load)
         return most / self._life_s(load, most)
 
-    def _open(self, load: Load, most: float) -> Outcome:
+    def _open(self, load: Load, most: float) -> LoadOutcome:
         assert load.rate_per_s is not None
         rate, highest = load.rate_per_s, most / self._life_s(load, most)
         if rate >= highest:
@@ -102,11 +99,11 @@ class Server:
             low, high = (middle, high) if rate * self._life_s(load, min(1 + middle, most)) > middle else (low, middle)
         return self._made(load, min(1 + low, most), rate, saturated=False)
 
-    def _closed(self, load: Load, in_flight: float) -> Outcome:
+    def _closed(self, load: Load, in_flight: float) -> LoadOutcome:
         rate = in_flight / self._life_s(load, in_flight)
         return self._made(load, in_flight, rate, saturated=False)
 
-    def _burst(self, load: Load, most: float) -> Outcome:
+    def _burst(self, load: Load, most: float) -> LoadOutcome:
         """Return a load that comes at once: full batches, and then ever smaller ones."""
         requests = float(load.requests or 0)
         if not requests or (not load.varied and requests >= _LONGEST * most):
@@ -128,7 +125,7 @@ class Server:
         left = (max(1.0, requests * exp(-step / load.output)) for step in steps)
         return max(reading, 0.0) + sum(width * self._decode(load, each).whole for each in left)
 
-    def _made(self, load: Load, in_flight: float, rate: float, *, saturated: bool) -> Outcome:
+    def _made(self, load: Load, in_flight: float, rate: float, *, saturated: bool) -> LoadOutcome:
         life = self._life_s(load, in_flight)
         own, between = self._prompt_s(load, in_flight - 1), max(load.output - 1, 0.0)
         tpot = (life - own) / between if between else 0.0
@@ -137,7 +134,7 @@ class Server:
         running = self._decode(load, in_flight)
         started = 0.5 * running.whole if in_flight >= 2 else 0.0
         ttft = self.rates.first_token_s + own + waiting + started
-        return Outcome(rate, rate * load.output, tpot, ttft, in_flight, saturated, running)
+        return LoadOutcome(rate, rate * load.output, tpot, ttft, life, in_flight, saturated, running)
 
     def _life_s(self, load: Load, in_flight: float) -> float:
         """Return the seconds from a request's first iteration to its last, with so many in flight."""
@@ -162,5 +159,5 @@ class Server:
         return iteration_time(self.held, self.rates, work)
 
 
-def _later(found: Outcome, waited_s: float) -> Outcome:
-    return Outcome(**{**vars(found), "ttft_s": found.ttft_s + waited_s})
+def _later(found: LoadOutcome, waited_s: float) -> LoadOutcome:
+    return LoadOutcome(**{**vars(found), "ttft_s": found.ttft_s + waited_s})

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llmexp.dtypes import HALF
-from llmexp.inputs.architecture.mixers import Attention, LatentAttention
-from llmexp.inputs.architecture.model import Architecture, Layer
+from llmexp.inputs.architecture.model import Architecture
 from llmexp.inputs.architecture.parts import Experts, Mixer
 from llmexp.inputs.architecture.reading import architecture_of, read_architecture
 from llmexp.schema import MixtralModel, ModelConfig
@@ -91,11 +90,11 @@ class Held:
 def held(architecture: Architecture, cards: int = 1, formats: Formats | None = None) -> Held:
     """Return what one of `cards` devices holds of a model."""
     kinds = architecture.kinds
-    of_experts = {layer: _experts(layer) for layer in kinds}
-    all_experts = sum(count * _expert_parameters(of_experts[layer]) for layer, count in kinds.items())
+    found = {layer: layer.feed_forward for layer in kinds if isinstance(layer.feed_forward, Experts)}
+    all_experts = sum(kinds[layer] * part.count * part.expert.parameters for layer, part in found.items())
     layers = sum(count * layer.parameters for layer, count in kinds.items())
     idle = sum(count * layer.idle_parameters for layer, count in kinds.items())
-    first = next((found for found in of_experts.values() if found), None)
+    first = next(iter(found.values()), None)
     return Held(
         layers=architecture.num_layers,
         hidden=architecture.hidden_size,
@@ -107,7 +106,9 @@ def held(architecture: Architecture, cards: int = 1, formats: Formats | None = N
         active=(layers - idle) / cards,
         head=architecture.embedding_parameters / cards,
         outside=architecture.parameters_outside_layers / cards,
-        cached=tuple(CachedLayers(count, layer.mixer, _share(layer.mixer, cards)) for layer, count in kinds.items()),
+        cached=tuple(
+            CachedLayers(count, layer.mixer, layer.mixer.cache_share(cards)) for layer, count in kinds.items()
+        ),
         flops_per_key=architecture.flops_per_key / cards,
         cards=cards,
         formats=formats or Formats(),
@@ -119,27 +120,12 @@ def model_architecture(model: ModelConfig) -> Architecture:
     return read_architecture(_config(model)) if isinstance(model, SizedModel) else architecture_of(model)
 
 
-def cache_bytes_per_token(architecture: Architecture, positions: int, formats: Formats, cards: int = 1) -> float:
-    """Return the bytes of a token's cache on all devices, as a mean over a sequence of that many tokens."""
-    of_device = held(architecture, cards, formats)
-    return cards * of_device.cache_bytes(positions) / positions
-
-
-def _experts(layer: Layer) -> Experts | None:
-    return layer.feed_forward if isinstance(layer.feed_forward, Experts) else None
-
-
-def _expert_parameters(found: Experts | None) -> int:
-    return found.count * found.expert.parameters if found else 0
-
-
-def _share(mixer: Mixer, cards: int) -> float:
-    """Return a device's part of a cache: whole heads of keys, and all latents."""
-    if isinstance(mixer, LatentAttention):
-        return 1.0
-    if isinstance(mixer, Attention):
-        return max(1.0 / cards, 1.0 / mixer.kv_heads)
-    return 1.0 / cards
+def kept_per_token(architecture: Architecture, positions: int, cards: int, number_bytes: int) -> int | None:
+    """Return the bytes that the caches of all cards keep of a token; None where these depend on a request's length."""
+    if 2 * architecture.cache_elements(positions) != architecture.cache_elements(2 * positions):
+        return None
+    of_card = held(architecture, cards, Formats(cache_bytes=number_bytes))
+    return round(cards * of_card.cache_bytes(positions) / positions)
 
 
 def _config(model: SizedModel) -> dict[str, Any]:

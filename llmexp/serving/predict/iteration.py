@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import sqrt
 
 from llmexp.serving.predict.held import Held
 from llmexp.serving.predict.rates import Rates
@@ -81,4 +82,4 @@ def _communication(held: Held, rates: Rates, rows: float) -> float:
     if held.cards == 1:
         return 0.0
     sent = 2.0 * (held.cards - 1) / held.cards * rows * held.hidden * _HALF
-    return 2.0 * held.layers * (rates.all_reduce_s * held.cards**0.5 + sent / rates.link_per_s)
+    return 2.0 * held.layers * (rates.all_reduce_s * sqrt(held.cards) + sent / rates.link_per_s)

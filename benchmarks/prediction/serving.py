@@ -1,0 +1,184 @@
+"""The errors of predicted servers as figures, the intervals that follow from them, and the page that shows both.
+
+`python -m benchmarks.prediction.serving` fits the constants anew and writes them and the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import yaml
+
+from benchmarks.figure import Figure
+from benchmarks.interval import Interval
+from benchmarks.prediction.fit import Vector
+from benchmarks.prediction.served import PUBLISHED, Measured
+from benchmarks.prediction.served_fit import Left, ServedJudge, constants_of, weights
+from benchmarks.rates import rate
+from llmexp.record.digits import rounded
+from llmexp.serving.predict import rates
+from llmexp.serving.predict.interval import PredictedKind
+
+CONSTANTS, PAGE = Path(rates.__file__).with_name("constants.yaml"), Path("docs/results/served.md")
+KINDS: tuple[PredictedKind, ...] = get_args(PredictedKind)
+NAMES = {"throughput": "throughput", "tpot": "TPOT", "ttft": "TTFT"}
+# Medians over sources of their median errors, in percent.
+_LIMITS = {"throughput": 15.0, "tpot": 15.0, "ttft": None}
+# A 90 % interval may hold fewer than this only by chance.
+_HOLDS = 80.0
+_RESAMPLED = 2000
+_WORST = 12
+_HEAD = """\
+# Written by `python -m benchmarks.prediction.serving`; llmexp/serving/predict/rates.py says what each number is.
+# fitted: to benchmarks/published_serving.csv, which names every source.
+# carried, typical: shares of the data sheets' peaks, and the share of bandwidth that few rows of quantized weights get
+#   beside those of bf16, from the median latencies of products (m of 1 to 8192, n and k from 4096) and of causal
+#   attention that NVIDIA's aiconfigurator has (Apache-2.0, Copyright NVIDIA CORPORATION & AFFILIATES, commit 095f58a51,
+#   systems/data). links: from its collectives by NCCL.
+# intervals: the ends of 90 % intervals as shares of the prediction, and the rows and the sources that they come from.
+"""
+_PAGE_HEAD = """\
+# Predictions of servers: the evidence
+
+[Serving](../serving.md#how-fast-would-it-be) says what is predicted. This page has how far off it was of published
+measurements whose source took no part in the fit. One command fits the constants anew, and writes them and this page:
+
+    python -m benchmarks.prediction.serving
+
+`benchmarks/published_serving.csv` has every printed number with its place.
+"""
+
+
+def predict_serving(folder: Path) -> Iterator[Figure]:
+    """Yield the errors of throughput, TPOT and TTFT by source, and how often the intervals hold."""
+    judge = ServedJudge()
+    for kind in KINDS:
+        part = judge.left.part(kind)
+        yield _over_sources(kind, part)
+        for source, error in part.of_sources():
+            mine = part.part(kind, source)
+            percent = 100 * error
+            yield Figure(
+                f"median error of {NAMES[kind]}, {source} left out",
+                "%",
+                Interval(percent, percent, percent),
+                len(mine.rows),
+            )
+        held, tried = holding(judge.left, kind)
+        yield rate(f"{NAMES[kind]}: 90 % intervals that hold", held, tried, floor=_HOLDS)
+
+
+def intervals(left: Left) -> dict[str, list[float]]:
+    """Return the ends of 90 % intervals as shares of a prediction, and the rows and sources behind, by kind."""
+    found = {kind: alike(left, kind) for kind in KINDS}
+    return {kind: [*_ends(part.rows, part.errors), len(part.rows), len(part.sources)] for kind, part in found.items()}
+
+
+def alike(left: Left, kind: PredictedKind) -> Left:
+    """Return the rows whose errors tell of a kind: few sources print TPOT, which errs as throughput does."""
+    part = left.part(kind)
+    if kind != "tpot":
+        return part
+    rates_ = left.part("throughput")
+    return Left([*part.rows, *rates_.rows], np.concatenate([part.errors, -rates_.errors]))
+
+
+def holding(left: Left, kind: PredictedKind) -> tuple[int, int]:
+    """Return how many numbers lay in the interval that the errors of the other sources give, and of how many."""
+    part, all_alike, held = left.part(kind), alike(left, kind), 0
+    for source in part.sources:
+        others = np.array([row.source != source for row in all_alike.rows])
+        low, high = _ends([row for row in all_alike.rows if row.source != source], all_alike.errors[others])
+        shares = np.exp(-part.part(kind, source).errors)
+        held += int(((shares >= low) & (shares <= high)).sum())
+    return held, len(part.rows)
+
+
+def page(judge: ServedJudge) -> str:
+    """Return the page of evidence in Markdown."""
+    counts = (
+        f"The file has {len(judge.rows) + len(judge.old) + len(judge.impossible)} numbers. {len(judge.impossible)} are "
+        f"beyond what the data sheet allows,\nand {len(judge.old)} are of servers from before 2024-09, which are "
+        "slower: neither takes part in a fit."
+    )
+    return (
+        "\n".join([_PAGE_HEAD, counts, "", *_by_kind(judge.left), "", *_by_source(judge), "", *_worst(judge.left)])
+        + "\n"
+    )
+
+
+def _ends(rows: Sequence[Measured], errors: Vector) -> list[float]:
+    """Return the conformal ends: quantiles of shares, in which a large source counts as in the fit."""
+    order = np.argsort(-errors)
+    shares, counts = np.exp(-errors[order]), weights(rows)[order]
+    # The next row counts as one more, beyond either end.
+    reached = np.cumsum(counts) / (counts.sum() + 1)
+    places = (min(int(np.searchsorted(reached, share)), len(shares) - 1) for share in (0.05, 0.95))
+    return [round(float(shares[place]), 3) for place in places]
+
+
+def _over_sources(kind: PredictedKind, part: Left) -> Figure:
+    """Return the median over sources of their median errors, with its interval over resampled sources."""
+    errors = np.array([100 * error for _, error in part.of_sources()])
+    draws = np.random.default_rng(0)
+    values = [float(np.median(draws.choice(errors, len(errors)))) for _ in range(_RESAMPLED)]
+    low, high = np.quantile(values, [0.025, 0.975])
+    whole = Interval(100 * part.median, float(low), float(high))
+    return Figure(f"median error of {NAMES[kind]}, a source left out", "%", whole, len(errors), limit=_LIMITS[kind])
+
+
+def _by_kind(left: Left) -> Iterator[str]:
+    yield "| of sources left out | numbers | sources | median over sources | median | 90 % are below | intervals hold |"
+    yield "|---|---:|---:|---:|---:|---:|---:|"
+    for kind in KINDS:
+        part = left.part(kind)
+        held, tried = holding(left, kind)
+        cells = (part.median, np.median(part.off), np.quantile(part.off, 0.9), held / tried)
+        said = " | ".join(f"{100 * cell:.1f} %" for cell in cells)
+        yield f"| {NAMES[kind]} | {len(part.rows)} | {len(part.sources)} | {said} |"
+
+
+def _by_source(judge: ServedJudge) -> Iterator[str]:
+    yield "By source, with the median of predicted over measured:"
+    yield ""
+    yield "| source | what | numbers | median error | predicted over measured |"
+    yield "|---|---|---:|---:|---:|"
+    for kind in KINDS:
+        part = judge.left.part(kind)
+        for source, error in sorted(part.of_sources(), key=lambda found: found[1]):
+            yield _source_line(source, NAMES[kind], part.part(kind, source), error)
+    for source, error in judge.of_old.of_sources():
+        yield _source_line(f"{source}, old server", "throughput", judge.of_old.part("throughput", source), error)
+
+
+def _source_line(source: str, name: str, mine: Left, error: float) -> str:
+    over = float(np.exp(np.median(mine.errors)))
+    return f"| {source} | {name} | {len(mine.rows)} | {100 * error:.1f} % | {over:.2f} |"
+
+
+def _worst(left: Left) -> Iterator[str]:
+    yield f"The {_WORST} worst:"
+    yield ""
+    yield "| number | printed | predicted |"
+    yield "|---|---:|---:|"
+    for place in np.argsort(-np.abs(left.errors))[:_WORST]:
+        row = left.rows[place]
+        yield f"| {row} | {rounded(row.value)} | {rounded(row.value * float(np.exp(left.errors[place])))} |"
+
+
+def main() -> None:
+    """Fit, judge and write."""
+    judge = ServedJudge()
+    known: dict[str, Any] = dict(rates.constants())
+    known["fitted"] = {name: float(f"{value:.4g}") for name, value in constants_of(judge.logs).items()}
+    known["intervals"] = intervals(judge.left)
+    CONSTANTS.write_text(_HEAD + yaml.safe_dump(known, sort_keys=False, width=1000), encoding="utf-8")
+    PAGE.write_text(page(judge), encoding="utf-8")
+    print(f"written: {CONSTANTS.name}, {PAGE}, by {PUBLISHED}")
+
+
+if __name__ == "__main__":
+    main()

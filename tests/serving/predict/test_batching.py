@@ -1,0 +1,119 @@
+"""What a load gets: Little's law, saturation, room in the cache, and no more than the device computes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from benchmarks.prediction.served import architecture, hardware
+from llmexp.serving.predict.batching import Limits, Load, LoadOutcome, Server
+from llmexp.serving.predict.held import Formats, held
+from llmexp.serving.predict.limits import cache_room
+from llmexp.serving.predict.rates import rates_of
+
+LOAD = Load(prompt=500, output=200)
+
+
+def server(model: str = "llama3-8b", machine: str = "a100", cards: int = 1, most: int = 256) -> Server:
+    part = held(architecture(model), cards, Formats())
+    room = cache_room(hardware(machine), part.weights_bytes)
+    return Server(part, rates_of(hardware(machine), "bf16", "python", cards), Limits(most, 8192, room))
+
+
+def at(rate: float) -> LoadOutcome:
+    return server().outcome(replace(LOAD, rate_per_s=rate, requests=1000))
+
+
+def together(count: int, made: Server | None = None) -> LoadOutcome:
+    return (made or server()).outcome(replace(LOAD, concurrency=count))
+
+
+def test_more_at_a_time_get_more_tokens_each_of_them_later() -> None:
+    found = [together(count) for count in (1, 2, 4, 16, 64, 200)]
+    for few, many in pairwise(found):
+        assert many.output_tokens_per_s > few.output_tokens_per_s
+        assert many.tpot_s > few.tpot_s
+        assert many.ttft_s > few.ttft_s
+
+
+def test_a_higher_rate_has_more_in_flight_and_slower_tokens() -> None:
+    found = [at(rate) for rate in (0.1, 1.0, 4.0, 8.0)]
+    for low, high in pairwise(found):
+        assert high.in_flight > low.in_flight
+        assert high.tpot_s > low.tpot_s
+    assert [round(each.requests_per_s, 6) for each in found] == [0.1, 1.0, 4.0, 8.0]
+    assert not any(each.saturated for each in found)
+
+
+def test_littles_law_holds() -> None:
+    """A request sees the others in flight and itself."""
+    for rate in (0.5, 2.0, 6.0):
+        found = at(rate)
+        assert found.in_flight - 1 == pytest.approx(rate * found.life_s, rel=1e-3)
+
+
+def test_above_saturation_requests_wait_and_throughput_stays() -> None:
+    highest = server().saturation_per_s(LOAD)
+    below, above, far = at(0.95 * highest), at(1.05 * highest), at(4 * highest)
+    assert (below.saturated, above.saturated, far.saturated) == (False, True, True)
+    assert above.requests_per_s == pytest.approx(far.requests_per_s)
+    assert far.requests_per_s == pytest.approx(highest)
+    assert far.ttft_s > above.ttft_s > below.ttft_s
+
+
+def test_one_request_alone_takes_its_prompt_and_its_tokens() -> None:
+    found = together(1)
+    assert found.life_s == pytest.approx(found.output_tokens_per_s**-1 * LOAD.output)
+    assert found.ttft_s < 0.2
+    assert found.tpot_s * LOAD.output == pytest.approx(found.life_s, rel=0.1)
+
+
+@pytest.mark.parametrize(("model", "machine", "cards"), [("llama3-8b", "h100", 1), ("llama3-70b", "a100", 4)])
+@pytest.mark.parametrize(("prompt", "output"), [(128, 128), (128, 2048), (4000, 100)])
+def test_throughput_is_never_above_what_the_devices_compute(model, machine, cards, prompt, output) -> None:
+    made = server(model, machine, cards, most=4096)
+    found = made.outcome(Load(prompt=prompt, output=output))
+    flops = 2 * made.held.active * (prompt + output) * found.requests_per_s
+    assert flops < 0.9 * hardware(machine).peak_flops_per_s["bf16"]
+
+
+def test_the_cache_bounds_how_many_requests_run() -> None:
+    roomy = server(most=10_000)
+    tight = replace(roomy, limits=replace(roomy.limits, cache_bytes=10 * roomy.held.cache_bytes(660)))
+    assert together(1000, tight).in_flight == pytest.approx(10)
+    assert together(1000, tight).output_tokens_per_s < together(1000, roomy).output_tokens_per_s
+    assert together(1000, server(most=32)).in_flight == 32
+
+
+def test_a_burst_of_equal_requests_nears_the_endless_load() -> None:
+    endless = server().outcome(LOAD).output_tokens_per_s
+    some, many = (server().outcome(replace(LOAD, requests=count)).output_tokens_per_s for count in (50, 100_000))
+    assert some < many == pytest.approx(endless)
+
+
+def test_lengths_that_vary_leave_few_requests_at_the_end() -> None:
+    burst = replace(LOAD, requests=300)
+    assert server().outcome(replace(burst, varied=True)).requests_per_s < server().outcome(burst).requests_per_s
+
+
+def test_small_chunks_of_a_long_prompt_delay_its_first_token() -> None:
+    made = server()
+    small_chunks = replace(made, limits=replace(made.limits, prefill=512))
+    long = Load(prompt=16_000, output=100, concurrency=4)
+    assert small_chunks.outcome(long).ttft_s > made.outcome(long).ttft_s
+    short = Load(prompt=500, output=100, concurrency=4)
+    assert small_chunks.outcome(short) == made.outcome(short)
+
+
+def test_more_cards_answer_faster() -> None:
+    one, four = (together(16, server("llama3-8b", "h100", cards)) for cards in (1, 4))
+    assert four.tpot_s < one.tpot_s
+    assert four.output_tokens_per_s < 4 * one.output_tokens_per_s
+
+
+def test_a_single_output_token_has_no_time_between_tokens() -> None:
+    found = server().outcome(Load(prompt=2000, output=1, concurrency=1))
+    assert found.tpot_s == 0.0
+    assert found.ttft_s == pytest.approx(found.life_s, rel=0.3)
