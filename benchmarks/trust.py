@@ -16,6 +16,7 @@ from benchmarks.trust_batches import batch_verdicts
 from benchmarks.trust_contention import contention_verdicts
 from benchmarks.trust_memory import memory_verdicts
 from benchmarks.trust_order import order_verdicts
+from benchmarks.trust_predictions import prediction_verdicts
 from benchmarks.trust_serving import serving_verdicts
 from benchmarks.trust_sets import set_verdicts
 from benchmarks.trust_training import training_verdicts
@@ -56,6 +57,7 @@ def trust(folder: Path, tries: int = 1000) -> Iterator[Figure]:
     yield from batch_verdicts(tries)
     yield from training_verdicts()
     yield from memory_verdicts()
+    yield from prediction_verdicts(tries)
     yield from _of_microbenchmarks(folder, tries // 5)
 
 

@@ -117,10 +117,9 @@ def _predicted(cost: Cost) -> str:
     rate, low, high = of_device(cost)
     if cost.plan.predicted is None:
         return ""
-    found = cost.plan.predicted
-    whole = (
-        f"{rate} {cost.plan.rate_unit} a GPU ({low} to {high} in 9 of 10), by {found.source}; most time: {found.most}"
-    )
+    found, device = cost.plan.predicted, "rank" if cost.plan.config.hardware.device == "cpu" else "GPU"
+    ends = f"{low} to {high} in 9 of 10"
+    whole = f"{rate} {cost.plan.rate_unit} a {device} ({ends}), by {found.source}; most time: {found.most}"
     return "\n".join([whole, *map(_load, found.loads), *_saturation(found)])
 
 

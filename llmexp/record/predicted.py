@@ -40,6 +40,11 @@ class Prediction(Record):
     saturation_per_s: float | None = Field(
         None, description="requests/s above which more and more of a server's requests wait"
     )
+    calibrated_by: int = Field(0, description="the measured runs whose errors corrected it")
+    multipliers: dict[str, float] = Field(
+        default_factory=dict, description="of the time of each class of terms, by these runs; empty: none"
+    )
+    uncalibrated: float | None = Field(None, description="the rate without them; None where it is the same")
 
     @property
     def most(self) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import compress
 from pathlib import Path
 
-from llmexp.errors import ConfigError, RecordError
+from llmexp.errors import ConfigError, LlmexpError, RecordError
 from llmexp.machine.accelerators.here import undriven
 from llmexp.record.filesystem import nearest_existing
 from llmexp.record.folder import RunFolder
@@ -38,8 +39,18 @@ def run_sweep(plans: Sequence[RunPlan], runner: Runner) -> int:
         raise
     if well is None:
         return 0
+    _learn(plans, folders)
     report(folders, plans[0].config.tracking)
     return 0 if all(well) and all(map(_has_answer, folders)) else 1
+
+
+def _learn(plans: Sequence[RunPlan], folders: Sequence[RunFolder]) -> None:
+    """Let each task take notice of its runs; that must not cost the report."""
+    tasks = [plan.config.task.name for plan in plans]
+    for task in dict.fromkeys(tasks):
+        own = [folder for folder, of in zip(folders, tasks, strict=True) if of == task]
+        with suppress(OSError, LlmexpError):
+            get_task(task).learn(Path(plans[0].config.sweep.outputs), own)
 
 
 def check_store(plan: RunPlan) -> None:

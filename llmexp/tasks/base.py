@@ -15,6 +15,7 @@ from llmexp.analysis.stability import AnyRepeat, judge
 from llmexp.analysis.window import read_repeat
 from llmexp.record.digits import rounded
 from llmexp.record.flat import one_level
+from llmexp.record.folder import RunFolder
 from llmexp.record.memory import Fit
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import Doubt, Metric, ResultPoint, RunResult, Stability
@@ -67,6 +68,13 @@ class TaskPlanning(ABC, Generic[C, P]):
     def predicted_outcome(self, plan: P, sweep: Path, stack: str) -> str | None:
         """Return how the run is certain to end, by runs of the same stack in the sweep's folder, or None."""
         return None
+
+    def measured_first(self, plan: P) -> Sequence[str]:
+        """Return the words of a run that must be measured before this one's speed can be predicted; none as a rule."""
+        return ()
+
+    def learn(self, outputs: Path, folders: Sequence[RunFolder]) -> None:
+        """Take notice of runs of this task that have ended, for the plans of later ones."""
 
     def pilot(self, plan: P) -> P | None:
         """Return a run of few samples that tells how long the plan's will take; None where there is none."""

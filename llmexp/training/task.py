@@ -27,6 +27,8 @@ from llmexp.training.outside_metrics import all_metrics
 from llmexp.training.plan.fit import fit_of
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.planning import plan_training
+from llmexp.training.predict.cpu_rates import measuring_words
+from llmexp.training.predict.learning import learn
 from llmexp.training.repeats import RunConstants, TrainingRepeat
 from llmexp.training.report.row import TrainingRow
 from llmexp.training.report.searched_batch_plot import draw_search
@@ -146,6 +148,14 @@ class Training(Task[TrainingConfig, TrainingPlan]):
     def predicted_outcome(self, plan: TrainingPlan, sweep: Path, stack: str) -> str | None:
         """Foretell out of memory where a smaller batch already ran out of it."""
         return _out_of_memory_already(plan, sweep, stack)
+
+    def measured_first(self, plan: TrainingPlan) -> Sequence[str]:
+        """Return the microbenchmarks that predictions on a processor go by, where they are missing."""
+        return () if plan.predicted or plan.config.hardware.device != "cpu" else measuring_words(plan)
+
+    def learn(self, outputs: Path, folders: Sequence[RunFolder]) -> None:
+        """Calibrate later predictions by these runs."""
+        learn(outputs, folders)
 
     def pilot(self, plan: TrainingPlan) -> TrainingPlan | None:
         """Return a run of twice three of the plan's steps."""

@@ -26,6 +26,7 @@ from llmexp.record.trackers.points import (
     Window,
     answer_points,
     breakdown_points,
+    predicted_points,
     result_points,
     sample_points,
     series_points,
@@ -173,7 +174,11 @@ class RunContent:
     def finals(self) -> list[Point]:
         """Return the values that the run has once: its metrics, and the shares of profiled steps."""
         return self._read(
-            lambda: [*result_points(self._result, self.window), *breakdown_points(self.folder, self.window)]
+            lambda: [
+                *result_points(self._result, self.window),
+                *predicted_points(self.plan, self._result, self.window),
+                *breakdown_points(self.folder, self.window),
+            ]
         )
 
     def series(self) -> list[Point]:

@@ -122,6 +122,13 @@ def result_points(result: RunResult | None, window: Window) -> Iterator[Point]:
     yield from _interval_points(result.stability if result else None, at_ms)
 
 
+def predicted_points(plan: RunPlan, result: RunResult | None, window: Window) -> Iterator[Point]:
+    """Yield the measured over the predicted rate, where the run has both."""
+    rate = result.metrics.get(plan.rate) if result else None
+    if rate and plan.predicted:
+        yield Point("x_predicted", rate.mean / plan.predicted.rate, round(1e3 * window.end_s))
+
+
 def answer_points(result: RunResult | None, window: Window) -> Iterator[Point]:
     """Yield the further answers of a run that has several, with their numbers as steps."""
     at_ms = round(1e3 * window.end_s)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from llmexp.inputs.shape import shape_of
 from llmexp.record.predicted import Prediction
 from llmexp.training.plan.training_plan import TrainingPlan
+from llmexp.training.predict.applied import applied_to
+from llmexp.training.predict.calibrated_interval import calibrated_interval, cpu_interval
+from llmexp.training.predict.cpu_rates import cpu_rates, measuring_words
+from llmexp.training.predict.cpu_step import unknown_on_cpu
 from llmexp.training.predict.interval import groups_of, interval_of
 from llmexp.training.predict.layers import uncounted
-from llmexp.training.predict.rates import missing, rates_of
-from llmexp.training.predict.schedule import step_time
+from llmexp.training.predict.predictor import predictor_of
+from llmexp.training.predict.rates import missing
 from llmexp.training.predict.update import unknown_update
-from llmexp.training.predict.work import work_of
 
 ENGINES = ("deepspeed", "torch", "megatron")
 _ATOMS = frozenset(("F", "R", "RS", "C", "Z1", "Z2", "Z3", "O", "Q", "L", "QL", "P"))
@@ -20,17 +23,33 @@ def predict(plan: TrainingPlan) -> Prediction | None:
     """Predict the tokens/s of a run; None where `unpredicted` gives a reason."""
     if unpredicted(plan):
         return None
-    rates, source = rates_of(plan)
-    step = step_time(work_of(plan), rates)
-    rate, (low, high, runs) = plan.amount / step.whole, interval_of(groups_of(plan, source))
+    predictor = predictor_of(plan)
+    calibration = applied_to(plan, predictor.source)
+    step = predictor.step(calibration.multipliers)
+    rate, (low, high, runs) = plan.amount / step.whole, _interval(plan, predictor.source, calibration.runs)
     return Prediction(
-        rate=rate, low=low * rate, high=high * rate, held_out_runs=runs, source=source, parts_s=step.parts_s
+        rate=rate,
+        low=low * rate,
+        high=high * rate,
+        held_out_runs=runs,
+        source=calibration.words(predictor.source),
+        parts_s=step.parts_s,
+        calibrated_by=calibration.runs,
+        multipliers=dict(calibration.multipliers),
+        uncalibrated=plan.amount / predictor.step({}).whole if calibration.runs else None,
     )
 
 
 def unpredicted(plan: TrainingPlan) -> str:
     """Say in a few words why a run is not predicted; empty where it is."""
     return next(filter(None, (reason(plan) for reason in (_of_model, _of_machine, _of_settings))), "")
+
+
+def _interval(plan: TrainingPlan, source: str, calibrating_runs: int) -> tuple[float, float, int]:
+    if plan.config.hardware.device == "cpu":
+        return cpu_interval()
+    groups = groups_of(plan, source)
+    return calibrated_interval(groups, calibrating_runs) or interval_of(groups)
 
 
 def _of_model(plan: TrainingPlan) -> str:
@@ -62,6 +81,7 @@ def _of_settings(plan: TrainingPlan) -> str:
 
 def _of_machine(plan: TrainingPlan) -> str:
     if plan.config.hardware.device == "cpu":
-        return "hardware=cpu is not predicted yet"
+        unmeasured = f"this processor is not measured yet: llmexp {' '.join(measuring_words(plan))}"
+        return unknown_on_cpu(plan) or ("" if cpu_rates(plan) else unmeasured)
     lacking = missing(plan)
     return f"without {' and '.join(lacking)}" if lacking else ""

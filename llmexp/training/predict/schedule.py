@@ -28,18 +28,18 @@ class StepTime:
     again: Any
     """Forward passes that R runs again."""
     backward: Any
-    tensor: Any
-    context: Any
-    experts: Any
-    stages: Any
-    """What stages wait for each other, and send."""
-    activations: Any
-    """Activations on their way to host memory and back."""
     exposed: Any
     """Communication of gradients and parameters that hides behind nothing."""
     optimizer: Any
     host: Any
     """The update on the host, and what travels for it."""
+    tensor: Any = 0.0
+    context: Any = 0.0
+    experts: Any = 0.0
+    stages: Any = 0.0
+    """What stages wait for each other, and send."""
+    activations: Any = 0.0
+    """Activations on their way to host memory and back."""
 
     @property
     def whole(self) -> Any:

@@ -6,6 +6,7 @@ import pytest
 
 from llmexp.record.folder import RunFolder
 from llmexp.record.plan import RunPlan
+from llmexp.record.predicted import Prediction
 from llmexp.record.trackers.content import read
 from llmexp.record.trackers.points import Point, RateOverTime, Window, sample_points, series_points, system_points
 from llmexp.serving.record.requests import RequestSample
@@ -34,6 +35,16 @@ def test_the_slowest_rank_sets_time_and_rate_and_profiled_steps_are_left_out(mak
     assert times == pytest.approx(dict.fromkeys(range(25), 0.2))
     assert _values(points, "repeat.0/tokens_per_s")[7] == pytest.approx(7000)
     assert _values(points, "repeat.0/forward_time_s")[0] == 0.1 / 4
+
+
+def test_what_was_predicted_stands_beside_what_was_measured(make_run):
+    folder = make_run()
+    plan = RunPlan.read(folder.plan_path)
+    assert not _values(read(folder).finals(), "x_predicted")
+    predicted = Prediction(rate=1000.0, low=900.0, high=1100.0, held_out_runs=1, source="", parts_s={})
+    folder.write(folder.plan_path, plan.model_copy(update={"predicted": predicted}))
+    measured = folder.result().metrics["tokens_per_s"].mean
+    assert _values(read(folder).finals(), "x_predicted") == {0: pytest.approx(measured / 1000)}
 
 
 def test_every_repeat_has_its_own_curves(make_run):

@@ -129,7 +129,12 @@ def test_hardware_without_runs_of_its_own_has_a_wider_interval() -> None:
             "what optimizer=sgd reads and writes is not known",
         ),
         (("data.seq_len_schedule=[64,128,256]",), "data.seq_len_schedule is not predicted"),
-        (("hardware=cpu",), "hardware=cpu is not predicted yet"),
+        (
+            ("hardware=cpu", "sweep.outputs=nowhere"),
+            "this processor is not measured yet: llmexp task=micro hardware=cpu micro.ranks=2",
+        ),
+        (("hardware=cpu", "optimizer=lion"), "on a processor optimizer=lion is not predicted"),
+        (("hardware=cpu", "parallelism.dp=1", "parallelism.tp=2"), "on a processor parallelism.tp is not predicted"),
         (
             ("hardware.memory_bandwidth_bytes_per_s=null", "hardware.interconnect_bandwidth_bytes_per_s=null"),
             "without hardware.memory_bandwidth_bytes_per_s and hardware.interconnect_bandwidth_bytes_per_s",
