@@ -17,7 +17,7 @@ from llmexp.inputs.architecture.reading import read_architecture
 from llmexp.schema import HardwareConfig
 from llmexp.serving.predict.batching import Limits, Load, LoadOutcome, Server
 from llmexp.serving.predict.held import Formats, Held, held
-from llmexp.serving.predict.limits import cache_room, most_at_once, prefill_budget
+from llmexp.serving.predict.limits import PREFILL, cache_room, most_at_once
 from llmexp.serving.predict.rates import LOOPS, Loop, peaks_of, rates_of
 
 PUBLISHED = Path("benchmarks/published_serving.csv")
@@ -25,7 +25,7 @@ _MODELS = Path(__file__).with_name("served_models.yaml")
 # Where a source does not print how many tokens it sent or asked for.
 _UNPRINTED = 128
 _MILLI = 1e-3
-# Engines that llmexp does not start: all but these schedule in Python, or have no graphs.
+# Engines without a scheduler in Python, or without a server.
 _LEAN = (
     "tensorrt_llm",
     "lmdeploy",
@@ -36,6 +36,7 @@ _LEAN = (
     "optimum-nvidia",
     "autoawq",
     "deepspeed",
+    "llama_cpp",
 )
 # Servers of 2023, before they had CUDA graphs; and one of before its scheduler was rewritten.
 _EAGER = (("tgi", "1.0.3"), ("vllm", "0.1.2"))
@@ -100,7 +101,7 @@ class Measured:
         rates = rates_of(machine, row["weights"], loop_of(row["engine"], row["version"]), self.held.cards, fitted)
         room = float(row["kv_gib"]) * 2**30 if row["kv_gib"] else cache_room(machine, self.held.weights_bytes)
         most = most_at_once(row["engine"], machine)
-        return Server(self.held, rates, Limits(most, prefill_budget(row["engine"]), room))
+        return Server(self.held, rates, Limits(most, PREFILL, room))
 
     def _printed(self, server: Server) -> float:
         found = server.outcome(self.load)
@@ -125,7 +126,7 @@ def measured(path: Path = PUBLISHED) -> list[Measured]:
 
 def loop_of(engine: str, version: str) -> Loop:
     """Return how an engine runs its iterations."""
-    if (engine, version) in _EAGER:
+    if engine == "transformers" or (engine, version) in _EAGER:
         return "eager"
     return "lean" if engine in _LEAN else LOOPS.get(engine, "python")
 

@@ -13,9 +13,9 @@ from llmexp.serving.predict.iteration import Iteration, IterationTime, iteration
 from llmexp.serving.predict.rates import Rates
 
 # Lengths that vary are taken to be exponential, cut at so many times their mean.
-_LONGEST, _PARTS = 5.0, 8
-# Of its output, what a server needs room for to keep a request: half of it is there on average.
-_ROOM = 0.8
+_LONGEST, _PARTS = 7.0, 10
+# Bursts of so many full batches are endless loads.
+_MANY = 5.0
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Limits:
     cache_bytes: float
 
     def at_once(self, held: Held, load: Load) -> float:
-        """Return the most requests at a time: more than their mean sizes, or growing ones push others out."""
-        each = held.cache_bytes(load.prompt + _ROOM * load.output)
+        """Return the most requests at a time that have room to grow; with more, some push others out."""
+        each = held.cache_bytes(load.prompt + load.output)
         return max(1.0, min(float(self.requests), self.cache_bytes / each))
 
 
@@ -106,7 +106,7 @@ class Server:
     def _burst(self, load: Load, most: float) -> LoadOutcome:
         """Return a load that comes at once: full batches, and then ever smaller ones."""
         requests = float(load.requests or 0)
-        if not requests or (not load.varied and requests >= _LONGEST * most):
+        if not requests or (not load.varied and requests >= _MANY * most):
             in_flight, rate = most, most / self._life_s(load, most)
         else:
             last = min(requests, most)

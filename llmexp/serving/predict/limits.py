@@ -6,23 +6,19 @@ from llmexp.schema import HardwareConfig
 
 # Servers keep a tenth of a device's memory free, and activations and graphs take some GiB of the rest.
 MEMORY_FRACTION = 0.9
-_BESIDES = 4 * 2**30
+_BESIDES = 6 * 2**30
 # As their command lines say where nothing is set.
-_AT_ONCE = {"vllm": 256, "tgi": 128, "lightllm": 1000, "sglang": 2048, "llama_cpp": 256, "transformers": 256}
+_AT_ONCE = {"vllm": 256, "tgi": 128, "lightllm": 1000}
 _LARGE, _AT_ONCE_LARGE = 70 * 2**30, 1024
 _OTHER = 2048
-_PREFILL = 8192
+# Tokens of prompts in an iteration.
+PREFILL = 8192
 
 
 def most_at_once(engine: str, hardware: HardwareConfig) -> int:
     """Return the requests that an engine computes together where nobody says."""
     is_large = (hardware.memory_bytes or 0) >= _LARGE and hardware.architecture != "sm_80"
     return _AT_ONCE_LARGE if engine == "vllm" and is_large else _AT_ONCE.get(engine, _OTHER)
-
-
-def prefill_budget(engine: str) -> int:
-    """Return the most tokens of prompts in an iteration."""
-    return _PREFILL
 
 
 def cache_room(hardware: HardwareConfig, weights_bytes: float, fraction: float = MEMORY_FRACTION) -> float:

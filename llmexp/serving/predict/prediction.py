@@ -12,7 +12,7 @@ from llmexp.serving.predict.batching import Limits, Load, LoadOutcome, Server
 from llmexp.serving.predict.formats import formats_of
 from llmexp.serving.predict.held import Held, held, model_architecture
 from llmexp.serving.predict.interval import ends_of
-from llmexp.serving.predict.limits import MEMORY_FRACTION, cache_room, most_at_once, prefill_budget
+from llmexp.serving.predict.limits import MEMORY_FRACTION, PREFILL, cache_room, most_at_once
 from llmexp.serving.predict.rates import LOOPS, rates_of, source_of
 from llmexp.serving.predict.unpredicted import reason
 
@@ -53,9 +53,11 @@ def server_of(plan: ServingPlan) -> Server:
     """Return one copy of the model on its devices."""
     config, part = plan.config, _held(plan)
     engine, options = config.engine.name, config.engine.options
-    rates = rates_of(config.hardware, part.formats.weights, LOOPS[engine], part.cards)
+    has_graphs = options.get("compile") is not False and options.get("cuda_graphs") is not False
+    loop = LOOPS[engine] if has_graphs else "eager"
+    rates = rates_of(config.hardware, part.formats.weights, loop, part.cards)
     requests = int(options.get("max_sequences") or most_at_once(engine, config.hardware))
-    prefill = int(options.get("max_batch_tokens") or options.get("chunked_prefill_tokens") or prefill_budget(engine))
+    prefill = int(options.get("max_batch_tokens") or options.get("chunked_prefill_tokens") or PREFILL)
     return Server(part, rates, Limits(requests, prefill, _room(plan, part)))
 
 

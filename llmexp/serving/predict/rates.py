@@ -17,14 +17,8 @@ from llmexp.schema import HardwareConfig
 
 Loop = Literal["python", "lean", "eager"]
 """How an engine runs an iteration: graphs under a scheduler in Python, graphs under a compiled one, or no graphs."""
-LOOPS: Mapping[str, Loop] = {
-    "transformers": "eager",
-    "vllm": "python",
-    "sglang": "python",
-    "lightllm": "python",
-    "tgi": "python",
-    "llama_cpp": "lean",
-}
+LOOPS: Mapping[str, Loop] = {"vllm": "python", "sglang": "python", "lightllm": "python", "tgi": "python"}
+"""Of the engines whose servers are predicted, with graphs."""
 CARRIED, DATA_SHEET = "measured kernels", "its data sheet"
 # Products of these devices have an fp8 peak, twice that of bf16 by all their data sheets. Others compute in 16 bits
 # with weights of 8.

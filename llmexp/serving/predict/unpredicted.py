@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from llmexp.dtypes import HALF
 from llmexp.inputs.architecture.fields import UncountedError
 from llmexp.inputs.hf_config import config_of
@@ -17,7 +15,8 @@ from llmexp.serving.predict.rates import LOOPS, missing
 _KNOWN = frozenset(
     (
         *("block_size", "max_sequences", "max_batch_tokens", "chunked_prefill", "chunked_prefill_tokens"),
-        *("memory_fraction", "prefix_caching", "scheduling", "kv_dtype", "quantization", "mmap", "image", "program"),
+        *("memory_fraction", "prefix_caching", "scheduling", "kv_dtype", "quantization", "image", "program"),
+        *("compile", "cuda_graphs"),
     )
 )
 
@@ -46,14 +45,14 @@ def _of_layout(plan: ServingPlan) -> str:
 def _of_server(plan: ServingPlan) -> str:
     config, options = plan.config, plan.config.engine.options
     given = {name: value for name, value in options.items() if value not in (None, "")}
-    other = next((name for name, value in given.items() if name not in _KNOWN and not _is_default(value)), None)
+    other = next((name for name, value in given.items() if name not in _KNOWN), None)
     quantization, cache = given.get("quantization"), given.get("kv_dtype", "auto")
     reasons = {
         "a server that runs already is not predicted": plan.server.address is not None,
-        f"engine={config.engine.name} is not predicted": config.engine.name not in LOOPS,
+        f"engine={config.engine.name} is not predicted yet": config.engine.name not in LOOPS,
         f"engine.options.{other} is not predicted yet": other is not None,
         f"engine.options.quantization={quantization} is not predicted yet": quantization is not None
-        and (quantization not in QUANTIZED or config.engine.name == "transformers"),
+        and quantization not in QUANTIZED,
         f"engine.options.kv_dtype={cache} is not predicted yet": cache not in CACHES,
         f"serve.dtype={plan.dtype} is not predicted yet": plan.dtype != HALF,
         "serve.adapters are not predicted yet": config.serve.adapters is not None,
@@ -85,8 +84,3 @@ def _of_model(plan: ServingPlan) -> str:
 
 def _has_loads(plan: ServingPlan) -> bool:
     return plan.config.serve.search is not None or any(point.follows == "rate" for point in plan.points)
-
-
-def _is_default(value: Any) -> bool:
-    """Tell whether a switch is as servers have it: graphs and compiled code on."""
-    return value is True

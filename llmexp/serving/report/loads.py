@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from llmexp.record.digits import rounded
+from llmexp.record.predicted import PredictedLoad
 from llmexp.record.result import ResultPoint
 from llmexp.report.columns import Column, ReportTable
 from llmexp.report.row import Row
@@ -22,6 +23,10 @@ LATENCIES = {
     "end_to_end": ("end\u00a0to\u00a0end", 0),
 }
 TURNS = "TTFT\u00a0p50,\u00a0ms 1st\u00a0turn\u00a0/\u00a0later"
+PREDICTED = "x predicted tokens/s\u00a0/\u00a0TPOT"
+PREDICTED_LEGEND = (
+    f"{PREDICTED.replace(chr(160), ' ')}: measured over the plan's prediction; * outside of its 90 % interval"
+)
 # Of a run, in characters; longer ones have several lines.
 WIDEST_LABEL = 24
 LEGEND = (
@@ -46,6 +51,12 @@ class Load:
         found = self.point.metrics.get(metric)
         return found.mean if found else None
 
+    @property
+    def predicted(self) -> PredictedLoad | None:
+        """What the plan predicted of it; None where it did not."""
+        loads = self.row.plan.predicted.loads if self.row.plan.predicted else []
+        return next((found for found in loads if found.load == self.name), None)
+
 
 def loads_of(rows: Sequence[Row]) -> list[Load]:
     """Return the load points of all runs that have results."""
@@ -65,6 +76,7 @@ def loads_table(rows: Sequence[Row], label: Callable[[Row], str]) -> ReportTable
     legend = [
         LEGEND,
         *saturation_lines(rows, label),
+        *([PREDICTED_LEGEND] if any(load.predicted for load in loads) else []),
         *_client(loads, label),
         *(f"not measured: {problem}" for problem in problems),
     ]
@@ -130,6 +142,8 @@ def _columns(loads: Sequence[Load], label: Callable[[Row], str]) -> Iterator[Col
     if any(load.mean("later_turns_ttft_p50_s") is not None for load in loads):
         cells = tuple(_turns(load) for load in loads)
         yield Column(TURNS, cells, dispensable=2)
+    if any(load.predicted for load in loads):
+        yield _column(PREDICTED, loads, _over_predicted, 2)
     if any(load.point.verdicts for load in loads):
         yield _column("sustained", loads, lambda load: _answer(load, LOAD))
     if any(OBJECTIVE in load.point.verdicts for load in loads):
@@ -142,6 +156,17 @@ def _columns(loads: Sequence[Load], label: Callable[[Row], str]) -> Iterator[Col
 
 def _column(header: str, loads: Sequence[Load], cell: Callable[[Load], str], dispensable: int = 0) -> Column:
     return Column(header, tuple(cell(load) for load in loads), dispensable=dispensable)
+
+
+def _over_predicted(load: Load) -> str:
+    """Return measured over predicted output tokens/s and TPOT; empty where either is missing."""
+    tokens, tpot, of = load.mean("output_tokens_per_s"), load.mean("tpot_p50_s"), load.predicted
+    if of is None or tokens is None or tpot is None:
+        return ""
+    shares = ((tokens, of.rate, of.low, of.high), (tpot, of.tpot_s, of.tpot_low_s, of.tpot_high_s))
+    return "\u00a0/\u00a0".join(
+        f"{found / mean:.2f}" + "\u00a0*" * (not low <= found <= high) for found, mean, low, high in shares
+    )
 
 
 def _rate(per_s: float | None) -> str:

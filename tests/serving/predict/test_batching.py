@@ -81,7 +81,7 @@ def test_throughput_is_never_above_what_the_devices_compute(model, machine, card
 
 def test_the_cache_bounds_how_many_requests_run() -> None:
     roomy = server(most=10_000)
-    tight = replace(roomy, limits=replace(roomy.limits, cache_bytes=10 * roomy.held.cache_bytes(660)))
+    tight = replace(roomy, limits=replace(roomy.limits, cache_bytes=10 * roomy.held.cache_bytes(700)))
     assert together(1000, tight).in_flight == pytest.approx(10)
     assert together(1000, tight).output_tokens_per_s < together(1000, roomy).output_tokens_per_s
     assert together(1000, server(most=32)).in_flight == 32

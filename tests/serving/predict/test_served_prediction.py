@@ -77,12 +77,20 @@ def test_a_search_has_its_saturation() -> None:
         ((), ("serve.prompt.tokens=2000",)),
         (("engine.options.max_sequences=256",), ("engine.options.max_sequences=8",)),
         (("engine.options.kv_dtype=fp8", "engine.options.max_sequences=2000"), ("engine.options.max_sequences=2000",)),
+        ((), ("serve.rate=[]", "serve.concurrency=1", "engine.options.compile=false")),
         (("engine.options.memory_fraction=0.9",), ("engine.options.memory_fraction=0.3",)),
     ],
 )
 def test_what_makes_a_server_faster_makes_its_prediction_faster(faster, slower) -> None:
     fast, slow = (predicted("serve.rate=max", *_given(words)).rate for words in (faster, slower))
     assert fast > slow
+
+
+def test_without_graphs_one_request_is_slower_and_many_are_not() -> None:
+    words = ("serve.rate=[]", "serve.concurrency=[1,256]")
+    (one, many), (slow, same) = (predicted(*words, *more).loads for more in ((), ("+engine.options.compile=false",)))
+    assert slow.tpot_s > 1.5 * one.tpot_s
+    assert same.tpot_s == pytest.approx(many.tpot_s)
 
 
 def test_copies_share_a_load() -> None:
@@ -114,7 +122,8 @@ def test_intervals_say_how_many_numbers_of_how_many_sources_they_are_from() -> N
         (("serve.turns=3",), "serve.turns is not predicted yet"),
         (("serve.prefix.tokens=16",), "serve.prefix is not predicted yet"),
         (("serve.rate=[]", "serve.ramp.first_per_s=1", "serve.ramp.last_per_s=2"), "only loads of serve.rate, serve."),
-        (("engine.options.compile=false",), "engine.options.compile is not predicted yet"),
+        (("engine=transformers",), "engine=transformers is not predicted yet"),
+        (("engine.options.kv_offload_gb=4",), "engine.options.kv_offload_gb is not predicted yet"),
         (("engine.options.quantization=bitsandbytes",), "engine.options.quantization=bitsandbytes is not predicted"),
         (("engine.options.kv_dtype=int8_per_token_head",), "engine.options.kv_dtype=int8_per_token_head is not"),
         (("serve.dtype=fp32",), "serve.dtype=fp32 is not predicted yet"),

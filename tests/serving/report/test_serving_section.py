@@ -7,6 +7,7 @@ from pathlib import Path
 from served_requests import answer, floor, served_row, serving_plan
 
 from llmexp.paper.reference import PAPER
+from llmexp.record.predicted import PredictedLoad, Prediction
 from llmexp.report.columns import ReportTable
 from llmexp.report.screen import console, print_table
 from llmexp.serving.plan.load_points import probe_of
@@ -104,6 +105,30 @@ def test_the_clients_own_share_stands_below_the_loads(tmp_path: Path) -> None:
     (table,) = ServingSection((row,)).tables
     said = "of median latencies at most 2.0% are the client's own, measured on a server that answers at once: "
     assert said + "20.0 of 1,000 ms TTFT of transformers at max" in table.legend
+
+
+def test_each_load_stands_beside_what_its_plan_predicted(tmp_path: Path) -> None:
+    plan = serving_plan("serve.rate=2,max", "serve.requests=2")
+    wide = {"low": 0.1, "high": 1e6, "tpot_low_s": 1e-6, "tpot_high_s": 1e3, "ttft_low_s": 0.0, "ttft_high_s": 1.0}
+    burst = PredictedLoad(load="max", rate=8.0, tpot_s=0.5, ttft_s=0.1, in_flight=2, saturated=True, **wide)
+    narrow = burst.model_copy(update={"load": "2/s", "low": 7.0})
+    plan.predicted = Prediction(
+        rate=8.0, low=1.0, high=9.0, held_out_runs=9, source="a test", parts_s={}, loads=[narrow, burst]
+    )
+    answers = [answer(0), answer(1, 1.0), *(answer(index, point=1) for index in range(2))]
+    row = served_row(tmp_path / "a", plan, *answers)
+    (table,) = ServingSection((row,)).tables
+    rates = [point.metrics["output_tokens_per_s"].mean for point in row.result.points]
+    tpots = [point.metrics["tpot_p50_s"].mean for point in row.result.points]
+    below, within = (f"{rate / 8.0:.2f}" for rate in rates)
+    assert cells(table)["x predicted tokens/s / TPOT"] == (
+        f"{below}\u00a0*\u00a0/\u00a0{tpots[0] / 0.5:.2f}",
+        f"{within}\u00a0/\u00a0{tpots[1] / 0.5:.2f}",
+    )
+    assert any(line.startswith("x predicted tokens/s / TPOT: measured over") for line in table.legend)
+    plan.predicted = None
+    (without,) = ServingSection((served_row(tmp_path / "b", plan, *answers),)).tables
+    assert not any("predicted" in name for name in cells(without))
 
 
 def test_without_answers_there_is_no_picture(tmp_path: Path) -> None:
