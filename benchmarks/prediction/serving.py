@@ -82,9 +82,13 @@ pipeline parallelism, adapters, shared prefixes, conversations, texts, traces an
 
 def predict_serving(folder: Path) -> Iterator[Figure]:
     """Yield the errors of throughput, TPOT and TTFT by source, and how often the intervals hold."""
-    judge = ServedJudge()
+    yield from figures(ServedJudge().left)
+
+
+def figures(left: Left) -> Iterator[Figure]:
+    """Yield the same of rows that took no part in the fit that predicts them."""
     for kind in KINDS:
-        part = judge.left.part(kind)
+        part = left.part(kind)
         yield _over_sources(kind, part)
         for source, error in part.of_sources():
             mine = part.part(kind, source)
@@ -95,7 +99,7 @@ def predict_serving(folder: Path) -> Iterator[Figure]:
                 Interval(percent, percent, percent),
                 len(mine.rows),
             )
-        held, tried = holding(judge.left, kind)
+        held, tried = holding(left, kind)
         yield rate(f"{NAMES[kind]}: 90 % intervals that hold", held, tried, floor=_HOLDS)
 
 

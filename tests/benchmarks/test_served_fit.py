@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.prediction.served import measured
 from benchmarks.prediction.served_fit import CONSTANTS, Left, constants_of, errors, fit, weights
-from benchmarks.prediction.serving import KINDS, alike, holding, intervals
+from benchmarks.prediction.serving import KINDS, alike, figures, holding, intervals
 from llmexp.serving.predict.rates import constants
 
 ROWS = [row for row in measured() if row.source in ("qwen", "inferencex", "sglang", "nim") and not row.is_old]
@@ -63,3 +63,16 @@ def test_tpot_errs_as_throughput_does_with_the_other_sign() -> None:
     found = alike(left, "tpot")
     assert {row.kind for row in found.rows} == {"tpot", "throughput"}
     assert np.allclose(found.errors, 0.1)
+
+
+def test_figures_have_limits_that_large_errors_break() -> None:
+    rows = [row for row in measured() if not row.is_old]
+    noise = np.random.default_rng(2).normal(0, 1, len(rows))
+    small, large = (list(figures(Left(rows, spread * noise))) for spread in (0.1, 0.5))
+    assert not any(one.broken for one in small)
+    assert {one.name for one in large if one.broken} == {
+        "median error of throughput, a source left out",
+        "median error of TPOT, a source left out",
+    }
+    sources = {row.source for row in rows}
+    assert {name for name in sources if any(f", {name} left out" in one.name for one in small)} == sources
