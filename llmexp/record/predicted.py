@@ -21,7 +21,7 @@ class PredictedLoad(Record):
     ttft_low_s: float
     ttft_high_s: float
     in_flight: float = Field(description="requests that are at work on average, without those that wait")
-    saturated: bool = Field(description="requests come faster than the server answers, or all at once")
+    saturated: bool = Field(description="more requests than the server has room for, or all at once")
 
 
 class Prediction(Record):

@@ -77,7 +77,7 @@ class Server:
         if load.rate_per_s is not None:
             return self._open(load, most)
         if load.concurrency is not None:
-            return self._closed(load, min(float(load.concurrency), most))
+            return self._closed(load, float(load.concurrency), most)
         return self._burst(load, most)
 
     def saturation_per_s(self, load: Load) -> float:
@@ -99,9 +99,11 @@ class Server:
             low, high = (middle, high) if rate * self._life_s(load, min(1 + middle, most)) > middle else (low, middle)
         return self._made(load, min(1 + low, most), rate, saturated=False)
 
-    def _closed(self, load: Load, in_flight: float) -> LoadOutcome:
+    def _closed(self, load: Load, sent: float, most: float) -> LoadOutcome:
+        in_flight = min(sent, most)
         rate = in_flight / self._life_s(load, in_flight)
-        return self._made(load, in_flight, rate, saturated=False)
+        found = self._made(load, in_flight, rate, saturated=sent > most)
+        return _later(found, (sent - in_flight) / rate)
 
     def _burst(self, load: Load, most: float) -> LoadOutcome:
         """Return a load that comes at once: full batches, and then ever smaller ones."""

@@ -87,6 +87,14 @@ def test_the_cache_bounds_how_many_requests_run() -> None:
     assert together(1000, server(most=32)).in_flight == 32
 
 
+def test_requests_without_room_wait_for_those_that_have_it() -> None:
+    made = server(most=32)
+    inside, outside = together(32, made), together(96, made)
+    assert outside.ttft_s - inside.ttft_s == pytest.approx(2 * inside.life_s)
+    assert (outside.tpot_s, outside.requests_per_s) == (inside.tpot_s, inside.requests_per_s)
+    assert (inside.saturated, outside.saturated) == (False, True)
+
+
 def test_a_burst_of_equal_requests_nears_the_endless_load() -> None:
     endless = server().outcome(LOAD).output_tokens_per_s
     some, many = (server().outcome(replace(LOAD, requests=count)).output_tokens_per_s for count in (50, 100_000))
