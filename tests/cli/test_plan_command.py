@@ -168,3 +168,39 @@ def test_a_layout_that_is_skipped_is_not_said_to_fit(llmexp):
     too_large, skipped = [line.split() for line in table.splitlines()[2:4]]
     assert "no" in too_large
     assert skipped[3:] == ["parallelism.tp=2", "-", "none", "skip", "(2)"]
+
+
+SERVED = ("task=serve", "model=7b", "hardware=a100", "engine=vllm")
+
+
+def test_a_servers_plan_shows_what_each_load_would_get(llmexp):
+    _, out, _ = llmexp("plan", *SERVED, "serve.rate=1,max", "serve.concurrency=8")
+    _, whole, *loads, saturation = out.partition("  memory ")[0].splitlines()
+    found = re.fullmatch(
+        r"  predicted  ([\d,]+) output tokens/s a GPU \(([\d,]+) to ([\d,]+) in 9 of 10\), by published .*", whole
+    )
+    rate, low, high = (int(number.replace(",", "")) for number in found.groups())
+    assert low < rate < high
+    assert [line.split(":")[0].strip() for line in loads] == ["1/s", "max", "8 at a time"]
+    spans = r"TPOT [\d.,]+ ms \([\d.,]+ to [\d.,]+\), TTFT [\d.,]+ ms \([\d.,]+ to [\d.,]+\)"
+    assert all(re.search(rf": [\d,]+ tokens/s, {spans}", line) for line in loads)
+    assert re.fullmatch(r" {13}saturation near [\d.]+ requests/s", saturation)
+
+
+def test_a_load_above_a_servers_saturation_is_named(llmexp):
+    _, out, _ = llmexp("plan", *SERVED, "serve.rate=1,100")
+    (above,) = (line for line in out.splitlines() if "more than it sustains" in line)
+    assert above.strip().startswith("100/s: ")
+
+
+def test_servers_plans_stand_beside_each_other_with_their_costs(llmexp):
+    _, out, _ = llmexp("plan", *SERVED, "serve.rate=max", "model=7b,13b")
+    header, _, seven, thirteen, *_ = out.splitlines()
+    assert header.split()[-2:] == ["predicted", "time"]
+    rates = [int(line.split()[4].replace(",", "")) for line in (seven, thirteen)]
+    assert rates[0] > rates[1]
+    assert "in 9 of 10 runs; docs/serving.md" in out
+    plan = json.loads(llmexp("plan", "--json", *SERVED, "serve.rate=max")[1])
+    work_s = plan["plan"]["predicted"]["work_s"]
+    assert plan["cost"]["source"] == "predicted"
+    assert plan["cost"]["held_s"] == pytest.approx(work_s)
