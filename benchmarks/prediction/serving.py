@@ -17,6 +17,7 @@ from benchmarks.interval import Interval
 from benchmarks.prediction.fit import Vector
 from benchmarks.prediction.served import PUBLISHED, Measured
 from benchmarks.prediction.served_fit import Left, ServedJudge, constants_of, weights
+from benchmarks.prediction.served_step import table
 from benchmarks.rates import rate
 from llmexp.record.digits import rounded
 from llmexp.serving.predict import rates
@@ -136,10 +137,9 @@ def page(judge: ServedJudge) -> str:
         f"The file has {len(judge.rows) + old + beyond} numbers. Two kinds take no part in a fit: {beyond} that exceed "
         f"the device's data sheet,\nand {old} of vLLM before 0.6 and TGI 1.0, which have been rewritten since."
     )
-    return (
-        "\n".join([_PAGE_HEAD, counts, "", *_by_kind(judge.left), "", *_by_source(judge), "", *_worst(judge.left)])
-        + "\n"
-    )
+    told = [_PAGE_HEAD, counts, "", *_by_kind(judge.left), "", *_by_source(judge), ""]
+    told += [*table(constants_of(judge.logs)), "", *_worst(judge.left)]
+    return "\n".join(told) + "\n"
 
 
 def _ends(rows: Sequence[Measured], errors: Vector) -> list[float]:
