@@ -18,7 +18,10 @@ _HEAD = """\
 # hardware, shared: fitted to the tokens/s of arXiv 2311.03687v2, tables III, IV and IX, and docs/results/h200.
 # carried: shares of the data sheets' peaks and half lengths, from the median latencies of products (m of 1 to 8192,
 #   n and k from 4096) and of causal attention (256 to 16384 positions) that NVIDIA's aiconfigurator has (Apache-2.0,
-#   Copyright NVIDIA CORPORATION & AFFILIATES, commit 095f58a51, systems/data). links: from its collectives by NCCL.
+#   Copyright NVIDIA CORPORATION & AFFILIATES, commit 095f58a51, systems/data). fa2_attention_share: FlashAttention-2 on
+#   an H100, from the abstract of arXiv 2407.08608.
+# links: switched_share, through_host and collective_s (what eight ranks take longer than at the bandwidth of large
+#   messages, of 8 MB) from its collectives by NCCL. network_share, host_link_share and node_s are round figures.
 # typical: the geometric mean of the fitted machines, products_share, half_rows and attention apart.
 # intervals: the ends of 90 % intervals of tokens/s as shares of the prediction, and the runs that they come from.
 """
@@ -31,7 +34,7 @@ def main() -> None:
     known["intervals"] = intervals(judge)
     CONSTANTS.write_text(_HEAD + yaml.safe_dump(known, sort_keys=False, width=1000), encoding="utf-8")
     judged = list(judge.all_runs())
-    TABLES.write_text(tables(judge, judged), encoding="utf-8")
+    TABLES.write_text(tables(judge, judged, known["intervals"]), encoding="utf-8")
     picture(judged, PICTURE)
     print(f"written: {CONSTANTS.name}, {TABLES}, {PICTURE}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -58,7 +59,7 @@ class Judge:
         self.logs = fitted(self._runs([*self.printed, *self.card]), self.constants)
 
     @property
-    def known(self) -> dict[str, object]:
+    def known(self) -> dict[str, Any]:
         """The constants that fit all runs."""
         return known_of(self.constants, self.logs)
 
@@ -68,14 +69,14 @@ class Judge:
         yield self.larger_batches()
         yield self.platform_left_out(kept=True)
         yield self.platform_left_out(kept=False)
-        yield Judged("this project's H100, never fitted", self.other_cards, self._errors(self.other_cards, self.logs))
+        yield Judged("this project's H100, never fitted", self.other_cards, self._as_carried(self.other_cards))
 
         if self.others:
             yield self.published()
 
     def published(self) -> Judged:
         """Predict what others published, by the constants that fit all runs of the paper and the card."""
-        return Judged(PUBLISHED, self.others, self._errors(self.others, self.logs))
+        return Judged(PUBLISHED, self.others, self._as_carried(self.others))
 
     def method_left_out(self) -> Judged:
         """Predict each method by constants that saw none of its runs, whatever the model, batch and hardware."""
@@ -132,6 +133,10 @@ class Judge:
 
     def _fit(self, cells: Sequence[Cell]) -> Vector:
         return fitted(self._runs([*cells, *self.card]), self.constants, self.logs)
+
+    def _as_carried(self, cells: Sequence[Cell]) -> Vector:
+        """Return the errors by the constants as they are carried: with typical rates, and links for other numbers."""
+        return Runs(cells, [], self.known).errors(np.zeros(0))
 
     def _errors(self, cells: Sequence[Cell], logs: Vector) -> Vector:
         return self._runs(cells).errors(logs)

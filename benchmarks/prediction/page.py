@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +42,7 @@ _NOTES = {
 }
 
 
-def tables(judge: Judge, judged: Sequence[Judged]) -> str:
+def tables(judge: Judge, judged: Sequence[Judged], intervals: Mapping[str, Sequence[float]]) -> str:
     """Return the page of evidence in Markdown."""
     odd = len(judge.odd)
     counts = (
@@ -50,7 +50,7 @@ def tables(judge: Judge, judged: Sequence[Judged]) -> str:
         f"project's H200,\n{len(judge.other_cards)} of its H100, and {len(judge.others)} that others published. {odd} "
         "cells of the paper are left out, because their speed contradicts\nothers."
     )
-    parts = [_errors(judged), _by_platform(judged), _by_source(judged), _worst(judged[0])]
+    parts = [_errors(judged), _intervals(intervals), _by_platform(judged), _by_source(judged), _worst(judged[0])]
     return "\n".join([_HEAD, counts, *(line for part in parts for line in ["", *part])]) + "\n"
 
 
@@ -81,6 +81,16 @@ def _errors(judged: Sequence[Judged]) -> Iterator[str]:
     yield "|---|---|---:|---:|---:|"
     for one in judged:
         yield f"| {one.name} | {_NOTES[one.name]} | {len(one.cells)} | {_percent(one, 0.5)} | {_percent(one, 0.95)} |"
+
+
+def _intervals(intervals: Mapping[str, Sequence[float]]) -> Iterator[str]:
+    """Yield what a plan's interval is made of."""
+    yield "90 % intervals of tokens/s, as shares of the prediction, by the runs whose errors they come from:"
+    yield ""
+    yield "| plans | runs | from | to |"
+    yield "|---|---:|---:|---:|"
+    for group, (low, high, runs) in intervals.items():
+        yield f"| {group} | {runs} | {low:.2f} | {high:.2f} |"
 
 
 def _by_platform(judged: Sequence[Judged]) -> Iterator[str]:

@@ -93,6 +93,8 @@ def rates_of(plan: TrainingPlan, known: Mapping[str, Any] | None = None) -> tupl
     own: dict[str, float] = known["hardware"].get(hardware.name, {})
     architecture = hardware.architecture or ""
     carried = {name: by[architecture] for name, by in known["carried"].items() if architecture in by}
+    if plan.config.kernels.flash == "fa2" and "fa2_attention_share" in carried:
+        carried["attention_share"] = carried["fa2_attention_share"]
     products, links = plan.config.precision.products, known["links"]
     peak = hardware.peak_flops_per_s[products]
     rates = known["typical"] | carried | known["shared"] | own | _links(plan, links, own.get("link_bytes_per_s"))

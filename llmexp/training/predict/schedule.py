@@ -142,7 +142,9 @@ def _elementwise(w: Work, r: Rates) -> Any:
 def _tensor(w: Work, r: Rates, one: _Pass) -> Any:
     """Return what tensor parallelism adds to a pass: nothing hides it in forward, weights' gradients in backward."""
     sent = w.tensor_bytes / r.tensor_bytes_per_s + w.tensor_calls * r.tensor_delay_s
-    return sent * (1 + w.recomputed) + _beyond(sent, one.behind / 2)
+    # Of the four times that a layer gathers or scatters, two gather.
+    backward = sent * (1 + w.sequence / 2)
+    return sent * (1 + w.recomputed) + _beyond(backward, one.behind / 2)
 
 
 def _context(w: Work, r: Rates, one: _Pass) -> Any:
@@ -173,11 +175,13 @@ def _exposed(w: Work, r: Rates, computing: Any) -> Any:
     all_reduced = 2 * reduced * r.adapter_gradients**w.adapter
     replicated = _longer(computing, all_reduced, r.overlap_replicated) - computing
     zero2 = _longer(computing, reduced, r.overlap_zero2) - computing + gathered
+    beside = _longer(computing, reduced + gathered, r.overlap_replicated) - computing
     # Every pass gathers for forward and for backward; each layer costs host time besides.
     hooks = w.layers * r.zero3_layer_s * r.zero3_adapter**w.adapter * (1 + w.recomputed * r.zero3_again)
     delays = 3 * w.layers * r.delay_s
     zero3 = _longer(computing, reduced + 2 * gathered + delays, r.overlap_zero3) - computing + hooks * w.zero3_hooks
-    return w.replicated * replicated + w.zero2 * zero2 + w.zero3 * zero3 * w.passes
+    once = w.replicated * replicated + w.zero2 * zero2 + w.zero2_beside * beside
+    return once + w.zero3 * zero3 * w.passes
 
 
 def _beyond(sent: Any, hidden_by: Any) -> Any:

@@ -75,7 +75,9 @@ class Work:
     """What the optimizer reads and writes at least, on the device."""
     unfused_update: float
     zero2: float
-    """Gradients are reduced to their shares, and parameters gathered after the update (Z1 and Z2)."""
+    """Gradients are reduced to their shares, and parameters gathered after the update (Z1 and Z2 of DeepSpeed)."""
+    zero2_beside: float
+    """The same beside computing: Megatron gathers beside the next forward, and FSDP2 layer by layer."""
     zero3: float
     zero3_hooks: float
     """DeepSpeed's hooks run before and after each layer of Z3."""
@@ -87,6 +89,8 @@ class Work:
     """Parameters, with Z3 frozen ones too, x (n - 1) / n: what Z3 gathers for one forward pass."""
     tensor_bytes: float
     tensor_calls: float
+    sequence: float
+    """Sequence parallelism gathers the inputs of matrices once more in backward (arXiv 2205.05198, section 4.2.2)."""
     ring_bytes: float
     ulysses_bytes: float
     context_calls: float
@@ -138,7 +142,8 @@ def work_of(plan: TrainingPlan) -> Work:
         adapter=float(techniques.adapter == "lora"),
         update_bytes=0.0 if techniques.offload_optimizer else state.updated * bytes_of_update(plan),
         unfused_update=FUSED if config.optimizer.implementation == "torch" else UNFUSED,
-        zero2=float(stage in (1, 2)),
+        zero2=float(stage in (1, 2) and engine == DEEPSPEED),
+        zero2_beside=float(stage in (1, 2) and engine != DEEPSPEED),
         zero3=float(stage == 3),
         zero3_hooks=float(stage == 3 and engine == DEEPSPEED),
         replicated=float(stage == 0 and dims.same_parameters > 1),
@@ -146,6 +151,7 @@ def work_of(plan: TrainingPlan) -> Work:
         gathered_bytes=state.gathered_bytes,
         tensor_bytes=traffic.tensor_bytes,
         tensor_calls=traffic.tensor_calls,
+        sequence=float(dims.sequence),
         ring_bytes=traffic.ring_bytes,
         ulysses_bytes=traffic.ulysses_bytes,
         context_calls=traffic.context_calls,

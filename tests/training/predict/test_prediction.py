@@ -111,6 +111,24 @@ def test_fewer_cards_on_pcie_have_more_of_the_hosts_memory_each() -> None:
     assert links(2, "a800") > links(8, "a800") / 3
 
 
+def test_what_was_not_fitted_has_the_interval_of_runs_of_its_kind() -> None:
+    behind = {
+        words: (found.held_out_runs, round(found.holds[0], 2), round(found.holds[1], 2))
+        for words in (
+            (),
+            ("hardware=a100",),
+            ("hardware=a100", "hardware.nodes=2"),
+            ("engine=megatron", "parallelism.tp=8", "optimizer=adamw"),
+            ("engine=megatron", "model=mixtral", "optimizer=adamw"),
+            ("hardware=l40s",),
+            ("hardware=l40s", "method=Z2+O"),
+        )
+        if (found := predicted("method=F", *words))
+    }
+    assert len(set(behind.values())) == len(behind), behind
+    assert all(low < 1 < high for _, low, high in behind.values())
+
+
 def test_hardware_without_runs_of_its_own_has_a_wider_interval() -> None:
     known, unknown = predicted("method=F+Z3"), predicted("method=F+Z3", "hardware=a100")
     assert unknown.high / unknown.low > 1.5 * known.high / known.low
@@ -168,7 +186,8 @@ def test_tensor_parallelism_cuts_products_and_adds_collectives() -> None:
 def test_sequence_parallelism_cuts_what_tensor_parallelism_leaves_whole() -> None:
     plain, cut = (cluster("parallelism.tp=8", f"parallelism.sequence={on}") for on in ("false", "true"))
     assert cut.parts_s["forward"] < 0.9 * plain.parts_s["forward"]
-    assert cut.parts_s["tensor parallelism"] == pytest.approx(plain.parts_s["tensor parallelism"], rel=0.05)
+    # It sends as much in forward, and half more in backward, of which products hide a part.
+    assert 1 <= cut.parts_s["tensor parallelism"] / plain.parts_s["tensor parallelism"] < 1.25
 
 
 def test_tensor_parallelism_over_nodes_goes_at_the_networks_speed() -> None:
@@ -255,6 +274,14 @@ def test_the_update_moves_the_states_of_its_optimizer() -> None:
 def test_liger_fuses_what_is_elementwise() -> None:
     words = ("method=F", "batch.micro=8", "data.seq_len=2048")
     assert predicted(*words, "kernels.liger=true").parts_s["forward"] < predicted(*words).parts_s["forward"]
+
+
+def test_the_kernel_of_attention_that_is_named_counts() -> None:
+    words = ("hardware=h100", "method=F", "data.seq_len=2048")
+    named = predicted(*words, "kernels.flash=fa2").parts_s["forward"]
+    assert named > predicted(*words).parts_s["forward"]
+    older = ("hardware=a100", "method=F", "data.seq_len=2048")
+    assert predicted(*older, "kernels.flash=fa2").parts_s == predicted(*older).parts_s
 
 
 def test_offloaded_activations_go_over_the_hosts_link_twice() -> None:

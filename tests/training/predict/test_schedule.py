@@ -66,6 +66,12 @@ def test_the_update_is_of_the_device_or_of_the_host() -> None:
     assert step_time(there, replace(rates, host_zero3=4.0, fetch_s=0.5)).host == pytest.approx(21.0)
 
 
+def test_states_shared_out_beside_computing_are_hidden_as_gradients_are() -> None:
+    work = replace(WORK, zero2_beside=1.0, reduced_bytes=10.0, gathered_bytes=7.0)
+    assert step_time(work, replace(RATES, overlap_replicated=1.0)).exposed == pytest.approx(17.0)
+    assert step_time(work, replace(RATES, overlap_replicated=8.0)).exposed < 0.1
+
+
 def test_deepspeeds_hooks_take_time_for_each_layer_of_z3() -> None:
     work = replace(WORK, zero3=1.0, layers=10.0)
     rates = replace(RATES, overlap_zero3=1.0, delay_s=0.0, zero3_layer_s=2.0)
@@ -96,6 +102,8 @@ def test_nothing_hides_tensor_parallelism_in_forward_and_gradients_of_weights_do
     assert long == pytest.approx(1000 + 1000 - 20, rel=0.01)
     again = step_time(replace(WORK, tensor_bytes=2.0, recomputed=1.0), RATES).tensor
     assert again == pytest.approx(4.0, rel=0.01)
+    gathered = step_time(replace(WORK, tensor_bytes=1000.0, sequence=1.0), RATES).tensor
+    assert gathered == pytest.approx(1000 + 1500 - 20, rel=0.01)
 
 
 def test_keys_and_values_go_round_beside_attention_and_heads_are_swapped_before_it() -> None:
