@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from llmexp.record.calibration_file import CALIBRATION
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.plan import RunPlan
 from llmexp.record.predicted import Prediction
@@ -68,6 +69,13 @@ def test_a_second_time_it_keeps_its_runs_and_says_the_same(llmexp, measured) -> 
     again = llmexp("calibrate", *WORDS)[1].splitlines()[-6:]
     assert len(measured.ran) == 3
     assert again == first
+
+
+def test_runs_of_before_count_too_where_the_file_is_lost(llmexp, measured, here: Path) -> None:
+    llmexp("model=1b", "method=Z2", *WORDS)
+    (here / "outputs" / CALIBRATION).unlink()
+    out = llmexp("calibrate", *WORDS)[1]
+    assert "h100 (unknown), deepspeed, by 4 runs" in out
 
 
 def test_one_device_has_no_run_that_links_bind(llmexp, measured) -> None:

@@ -13,6 +13,7 @@ from llmexp.cli.plan_table import plan_table
 from llmexp.cli.run import main as measure
 from llmexp.errors import ConfigError
 from llmexp.record.calibration_file import read_calibrations
+from llmexp.record.folder import find_runs
 from llmexp.record.plan import RunPlan
 from llmexp.registry import get_task
 
@@ -55,7 +56,10 @@ def main(args: Namespace) -> int:
     print(*_bindings(found.plans), plan_table(found.costs), "", sep="\n", flush=True)
     code = measure([*words, *_own_files(args)])
     print()
-    outputs = Path(found.plans[0].config.sweep.outputs)
+    config = found.plans[0].config
+    outputs = Path(config.sweep.outputs)
+    # Runs of before count too, such as those of jobs that nobody waited for.
+    get_task(config.task.name).learn(outputs, find_runs(outputs))
     print(*calibration_lines(read_calibrations(outputs), {plan.id for plan in found.plans}, outputs), sep="\n")
     return code
 
