@@ -20,7 +20,10 @@ def test_what_an_adapter_trains_is_no_part_of_the_models_parameters(tiny_plan, m
 
 
 def test_why_a_run_is_not_predicted_is_said(tiny_plan):
-    assert describe(tiny_plan("F"))["prediction"] == "none: hardware=cpu is not predicted yet"
+    assert (
+        describe(tiny_plan("F"))["prediction"]
+        == "none: this processor is not measured yet: llmexp task=micro hardware=cpu micro.ranks=2"
+    )
     known = make_plan("model=7b", "hardware=a800", "method=F")
     assert describe(known)["prediction"] == ""
     lacking = make_plan("model=7b", "hardware=a800", "method=F", "hardware.memory_bandwidth_bytes_per_s=null")

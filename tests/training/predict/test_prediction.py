@@ -299,11 +299,6 @@ def test_attention_that_runs_again_takes_its_time_in_backward() -> None:
     assert again["forward"] == once["forward"]
 
 
-def test_other_tasks_are_not_predicted() -> None:
-    plan = make_plan("task=serve", "model=7b", "hardware=a800", "serve.rate=[1]")
-    assert plan.predicted is None
-
-
 def test_a_plan_keeps_its_prediction_and_a_skip_has_none() -> None:
     plan = make_plan(*WORDS, "method=F")
     assert plan.predicted == predict(plan)
