@@ -103,7 +103,7 @@ OF_ONE_TASK = {
     "training": (
         "paper",
         *(f"launchers.{room}" for room in ("deepspeed", "megatron", "script", "torch_native", "training")),
-        *(f"launchers.{room}" for room in ("data", "models")),
+        *(f"launchers.{room}" for room in ("data", "models", "tracing")),
     ),
     "serving": ("paper", "launchers.serving"),
     "micro": ("paper", "launchers.micro"),

@@ -16,8 +16,11 @@ def fill(name: str, tensor: torch.Tensor, seed: int) -> None:
     """Fill one parameter from a generator seeded by its name.
 
     Gains are 1, biases and LoRA's B are 0, other matrices are normal with deviation WEIGHT_STD. A stack of experts'
-    matrices is filled one by one under <name>.<expert>, so that a rank that holds some experts makes only those.
+    matrices is filled one by one under <name>.<expert>, so that a rank that holds some experts makes only those. A
+    tensor without content, of which only the size is of interest, is left alone.
     """
+    if tensor.untyped_storage().device.type == "meta":
+        return
     if tensor.dim() == 3:
         for expert, matrix in enumerate(tensor):
             fill(f"{name}.{expert}", matrix, seed)

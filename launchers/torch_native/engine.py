@@ -30,7 +30,7 @@ class TorchEngine(TrainingEngine):
 
     name = "torch"
     degrees = ("dp", "pp")
-    keeps_weights = builds_transformers = grows_sequences = True
+    keeps_weights = builds_transformers = grows_sequences = traces_memory = True
     offloads_activations_with = 1
     modules = ("torch", "transformers", "accelerate")
     distributions = (

@@ -13,6 +13,7 @@ from llmexp.analysis.quantity import Measurement
 from llmexp.analysis.sameness import DoneTraining
 from llmexp.analysis.stability import AnyRepeat, judge
 from llmexp.analysis.window import read_repeat
+from llmexp.errors import ConfigError
 from llmexp.record.digits import rounded
 from llmexp.record.flat import one_level
 from llmexp.record.folder import RunFolder
@@ -56,6 +57,13 @@ class TaskPlanning(ABC, Generic[C, P]):
     def fit(self, plan: P) -> Fit | None:
         """Return how the run is expected to fit its devices; None where that is not known."""
         return None
+
+    def trace_memory(self, plan: P) -> str:
+        """Run a rank of the plan without memory, and return what would live in it as a table.
+
+        Raises ConfigError for what cannot be traced.
+        """
+        raise ConfigError(f"--trace-memory: applies to training only, and task={plan.config.task.name} does not")
 
     def warning(self, plan: P) -> str:
         """Return a warning to read before the run starts, such as why a precision was chosen, or an empty string."""

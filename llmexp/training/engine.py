@@ -55,6 +55,9 @@ class TrainingEngine(Engine[TrainingConfig]):
     offloads_activations_with: ClassVar[int | None] = None
     """The highest ZeRO stage with which memory.activation_offload works; None where it never does."""
 
+    traces_memory: ClassVar[bool] = False
+    """Its workers build and step a rank without memory, for `llmexp plan --trace-memory`."""
+
     @abstractmethod
     def unsupported(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
         """Say why this engine cannot run the combination, as the reason of a skip; return None where it can."""

@@ -34,6 +34,8 @@ from llmexp.training.report.row import TrainingRow
 from llmexp.training.report.searched_batch_plot import draw_search
 from llmexp.training.report.section import TrainingSection
 from llmexp.training.short_run import pilot
+from llmexp.training.traced_memory import trace_memory
+from llmexp.training.traced_table import traced_table
 from llmexp.training.trained_run import TrainedRun
 from llmexp.training.unused_keys import unused_keys
 
@@ -79,6 +81,10 @@ class Training(Task[TrainingConfig, TrainingPlan]):
     def fit(self, plan: TrainingPlan) -> Fit | None:
         """Return how the run fits by its training state, which is certain, and by an estimate of its activations."""
         return fit_of(plan, plan.batch.micro)
+
+    def trace_memory(self, plan: TrainingPlan) -> str:
+        """Return the parts of a rank's memory at the moments that decide, beside those of the formula."""
+        return traced_table(plan, trace_memory(plan))
 
     def warning(self, plan: TrainingPlan) -> str:
         """Say what precision=auto chose, or what bf16 costs here."""

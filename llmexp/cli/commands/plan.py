@@ -12,6 +12,8 @@ from llmexp.cli.face import planned
 from llmexp.cli.plan_answer import budget_words, check_budget
 from llmexp.cli.plan_table import plan_table
 from llmexp.cli.show import plan_text
+from llmexp.errors import ConfigError
+from llmexp.registry import get_task
 from llmexp.report.training_budget import read_training_budget
 from llmexp.sweep.run import affordable, undriven_cards
 
@@ -37,6 +39,12 @@ def parser() -> Parser:
         metavar="TRAINING",
         help="what a whole training would take: tokens=300e9, or epochs=3",
     )
+    parser.add_argument(
+        "--trace-memory",
+        action="store_true",
+        help="run a training rank's code with tensors that have no content, and count what would live in it: at real "
+        "size, on this CPU, in a minute or so; needs torch",
+    )
     return parser
 
 
@@ -44,6 +52,12 @@ def main(args: Namespace) -> int:
     """Print the plan or the table of plans, and for several plans also what they will cost."""
     found = planned(args)
     plans, costs = found.plans, found.costs
+    if args.trace_memory:
+        if args.json:
+            raise ConfigError("--trace-memory prints tables: leave --json out")
+        for plan in plans:
+            print(get_task(plan.config.task.name).trace_memory(plan), flush=True)
+        return 0
     if args.json:
         print(*(line(planned_run(cost)) for cost in costs), sep="\n")
         return 0

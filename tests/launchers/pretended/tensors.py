@@ -14,9 +14,10 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.distributed import device_mesh
 from torch.distributed.device_mesh import DeviceMesh
 from torch.nn import functional
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from llmexp.launchers.tracing.fakes import apply, empty_weights, with_content
 from pretended.answers import waited
 
 OPERATORS: Counter[str] = Counter()
@@ -77,16 +78,6 @@ def fake_tensors() -> Iterator[None]:
         yield
 
 
-def with_content(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a function make real tensors, on the host."""
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        with _disable_current_modes():
-            return function(*args, **kwargs)
-
-    return call
-
-
 def _tensor(
     content: Any, *args: Any, device: Any = None, real: Callable[..., Any] = torch.tensor, **options: Any
 ) -> Any:
@@ -105,46 +96,13 @@ def _attention(query: Any, key: Any, value: Any, *, is_causal: bool, scale: floa
     return _ATEN._scaled_dot_product_flash_attention(query, key, value, 0.0, is_causal, scale=scale)[0]
 
 
-def _apply(module: nn.Module, change: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> nn.Module:
-    """As torch does it where tensors cannot be swapped."""
-    for child in module.children():
-        child._apply(change)
-    for name, parameter in module._parameters.items():
-        if parameter is not None:
-            with torch.no_grad():
-                new = change(parameter)
-            if (new.device, new.dtype) != (parameter.device, parameter.dtype):
-                module._parameters[name] = nn.Parameter(new, requires_grad=parameter.requires_grad)
-    for name, buffer in module._buffers.items():
-        module._buffers[name] = None if buffer is None else change(buffer)
-    return module
-
-
-@contextmanager
-def empty_weights(*_: Any, **__: Any) -> Iterator[None]:
-    """As accelerate makes parameters on the meta device, which copies what a fake tensor says of its own."""
-    real = nn.Module.register_parameter
-
-    def register(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
-        if parameter is not None:
-            empty = torch.empty(parameter.shape, dtype=parameter.dtype, device="meta")
-            parameter = nn.Parameter(empty, requires_grad=parameter.requires_grad)
-        real(module, name, parameter)
-
-    nn.Module.register_parameter = register  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        nn.Module.register_parameter = real  # type: ignore[method-assign]
-
-
 _WITHOUT_CONTENT: tuple[tuple[Any, str, Any], ...] = (
     (torch.Tensor, "pin_memory", lambda tensor, *_: tensor.clone()),
     (torch.Tensor, "is_pinned", lambda *_: True),
     (torch.Tensor, "record_stream", lambda *_: None),
     (torch.UntypedStorage, "data_ptr", lambda storage: storage._cdata),
     (functional, "scaled_dot_product_attention", _attention),
-    (nn.Module, "_apply", _apply),
+    (nn.Module, "_apply", apply),
     (accelerate, "init_empty_weights", empty_weights),
     # Which rank is where in a mesh is looked up in a tensor on the host.
     (

@@ -1,0 +1,129 @@
+"""Tensors without content: what torch and its libraries ask of content is answered here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import accelerate
+import torch
+from torch import distributed, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed import device_mesh
+from torch.distributed.device_mesh import DeviceMesh
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils._python_dispatch import _disable_current_modes
+
+
+def expect_no_content() -> None:
+    """Replace what would look at the content of tensors; call it before a launcher is imported."""
+    for owner, name, function in _WITHOUT_CONTENT:
+        setattr(owner, name, function)
+
+
+@contextmanager
+def fake_tensors() -> Iterator[None]:
+    """Make every tensor a fake one; call it after a launcher is imported."""
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        yield
+
+
+def join(ranks: int) -> None:
+    """Be rank 0 of a group whose other ranks do not exist: what they would send is never there."""
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=ranks)
+
+
+def with_content(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a function make real tensors."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with _disable_current_modes():
+            return function(*args, **kwargs)
+
+    return call
+
+
+def apply(module: nn.Module, change: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> nn.Module:
+    """Change a module's tensors as torch does it where tensors cannot be swapped."""
+    for child in module.children():
+        child._apply(change)
+    for name, parameter in module._parameters.items():
+        if parameter is not None:
+            with torch.no_grad():
+                new = change(parameter)
+            if (new.device, new.dtype) != (parameter.device, parameter.dtype):
+                module._parameters[name] = nn.Parameter(new, requires_grad=parameter.requires_grad)
+    for name, buffer in module._buffers.items():
+        module._buffers[name] = None if buffer is None else change(buffer)
+    return module
+
+
+@contextmanager
+def empty_weights(*_: Any, **__: Any) -> Iterator[None]:
+    """Make parameters on the meta device as accelerate does, which copies what a fake tensor says of its own."""
+    real = nn.Module.register_parameter
+
+    def register(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+        if parameter is not None:
+            empty = torch.empty(parameter.shape, dtype=parameter.dtype, device="meta")
+            parameter = nn.Parameter(empty, requires_grad=parameter.requires_grad)
+        real(module, name, parameter)
+
+    nn.Module.register_parameter = register  # type: ignore[assignment, method-assign]
+    try:
+        yield
+    finally:
+        nn.Module.register_parameter = real  # type: ignore[method-assign]
+
+
+class _Replicas(DistributedDataParallel):
+    """DDP whose buckets are averaged by nobody, and stay as they are when it is built.
+
+    A group that is not there answers DDP's own averaging with nothing, and DDP's other order of buckets with no order.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.register_comm_hook(None, _unchanged)
+        self.reducer = _Reducer(self.reducer)  # type: ignore[assignment]
+
+
+class _Reducer:
+    """DDP's reducer without a new order of buckets; the buckets' bytes are the same in every order."""
+
+    def __init__(self, reducer: Any) -> None:
+        self._reducer = reducer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reducer, name)
+
+    def _rebuild_buckets(self) -> bool:
+        return False
+
+
+def _unchanged(_: Any, bucket: Any) -> torch.futures.Future[torch.Tensor]:
+    done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+    done.set_result(bucket.buffer())
+    return done
+
+
+# DDP compares annotations with types, and these are words.
+_unchanged.__annotations__.clear()
+
+
+_WITHOUT_CONTENT: tuple[tuple[Any, str, Any], ...] = (
+    (torch.UntypedStorage, "data_ptr", lambda storage: storage._cdata),
+    (nn.Module, "_apply", apply),
+    (nn.parallel, "DistributedDataParallel", _Replicas),
+    (accelerate, "init_empty_weights", empty_weights),
+    # Which rank is where in a mesh is looked up in a tensor.
+    (
+        DeviceMesh,
+        "_compute_coordinates_from_mesh",
+        staticmethod(with_content(DeviceMesh._compute_coordinates_from_mesh)),
+    ),
+    (device_mesh, "init_device_mesh", with_content(device_mesh.init_device_mesh)),
+)

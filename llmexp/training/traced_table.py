@@ -1,0 +1,73 @@
+"""Traced memory as a table, beside the formula by which a plan says whether it fits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from llmexp.inputs.shape import shape_of
+from llmexp.record.digits import GIB
+from llmexp.training.plan.activations import Activations, activations
+from llmexp.training.plan.traced_memory import PARTS, Moment, TracedMemory
+from llmexp.training.plan.training_plan import TrainingPlan
+
+WORDS: dict[Moment, str] = {"forward_end": "forward ends", "passes": "most in passes", "update": "most in update"}
+GAP = "  "
+
+
+def traced_table(plan: TrainingPlan, traced: TracedMemory) -> str:
+    """Return the second step's moments, a line each, then the first step's peak and the activations a token."""
+    by_formula = _activations(plan)
+    step = traced.steps[1]
+    rows = [["GiB", *PARTS, "all", "formula"]]
+    for moment, words in WORDS.items():
+        found, formula = getattr(step, moment), _formula(plan, by_formula, moment)
+        parts = [_gib(getattr(found, part)) for part in PARTS]
+        rows.append([words, *parts, _gib(found.together), _gib(formula) if formula is not None else "unknown"])
+    return "\n".join([_head(plan, traced), *_aligned(rows), *_notes(plan, traced, by_formula)])
+
+
+def _head(plan: TrainingPlan, traced: TracedMemory) -> str:
+    batch, config = plan.batch, plan.config
+    ranks = f"rank 0 of {plan.dims.world_size}" if plan.dims.world_size > 1 else "one rank"
+    return (
+        f"{plan.name} by {config.engine.name}: {ranks}, {batch.micro} x {config.data.seq_len} tokens a pass; "
+        f"step 2, traced by torch {traced.torch} in {traced.time_s:.0f} s"
+    )
+
+
+def _notes(plan: TrainingPlan, traced: TracedMemory, by_formula: Activations | None) -> list[str]:
+    first, kept = traced.steps[0].peak, traced.steps[1].forward_end.activations
+    tokens = plan.batch.micro * plan.config.data.seq_len
+    formula = f"; the formula says {by_formula.kept / tokens:.0f}" if by_formula else ""
+    return [
+        f"step 1: {_gib(first.together)} GiB at most",
+        f"activations: {kept / tokens:.0f} bytes a token{formula}",
+        "engine: gathered parameters and buckets; neither the allocator's waste nor CUDA's context is traced",
+    ]
+
+
+def _activations(plan: TrainingPlan) -> Activations | None:
+    shape = shape_of(plan.config.model)
+    return activations(shape, plan.config, plan.techniques, plan.dims, plan.batch.micro) if shape else None
+
+
+def _formula(plan: TrainingPlan, by_formula: Activations | None, moment: Moment) -> int | None:
+    """Return the bytes that the plan counts for a moment; None where it does not know them."""
+    memory = plan.memory
+    if memory is None or moment == "update" or by_formula is None:
+        return memory.device if memory and moment == "update" else None
+    if moment == "forward_end":
+        return memory.before_backward + by_formula.kept
+    return max(memory.device, memory.before_backward + by_formula.peak)
+
+
+def _gib(size: int) -> str:
+    return f"{size / GIB:.2f}"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = [
+        [row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))] for row in rows
+    ]
+    return [GAP.join(line) for line in lines]
