@@ -1,0 +1,50 @@
+"""What `llmexp plan --trace-memory` prints: a table of a rank that took two steps without memory, or why it cannot."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+TINY = ("model=tiny", "hardware=a800", "parallelism.dp=1", "precision=bf16_pure")
+
+
+@pytest.mark.ranks
+def test_each_moment_stands_beside_the_formula(llmexp):
+    code, out, told = llmexp(
+        "plan", "--trace-memory", "method=F", "data.seq_len=2048", "batch.micro=16", "engine=torch", *TINY
+    )
+    head, columns, *lines = out.splitlines()
+    assert code == 0
+    assert "one rank, 16 x 2048 tokens a pass; step 2, traced by torch" in head
+    assert told.startswith("tracing tiny F ...")
+    moments = {line[:14].rstrip(): [float(cell) for cell in line[14:].split()] for line in lines[:3]}
+    assert list(moments) == ["forward ends", "most in passes", "most in update"]
+    assert columns.split()[-2:] == ["all", "formula"]
+    for *parts, together, formula in moments.values():
+        assert sum(parts) == pytest.approx(together, abs=0.05)
+        assert formula == pytest.approx(together, abs=0.02, rel=0.01)
+    traced, formula = map(int, re.findall(r"\d+", next(line for line in lines if line.startswith("activations"))))
+    assert formula == pytest.approx(traced, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["engine=deepspeed"], "engine=deepspeed's ranks need their device: set engine=torch"),
+        (["batch.micro=max"], "batch.micro=max is searched for: set a number"),
+        (["parallelism.pp=2", "batch.accumulation=2"], "set parallelism.pp=1"),
+        (["method=C"], "leave C out"),
+        (["memory.activation_offload=true"], "a traced rank has one memory: leave them out"),
+        (["kernels.liger=true"], "set kernels.liger=false"),
+        (["method=Z3", "parallelism.pp=2", "batch.accumulation=2"], "Z3: engine=torch does not shard pipeline stages"),
+        (["task=micro", "micro=gemm"], "applies to training only, and task=micro does not"),
+        (["--json"], "leave --json out"),
+    ],
+)
+def test_what_cannot_be_traced_is_one_line(words, reason, llmexp):
+    base = () if words[0].startswith("task=") else (*TINY, *["engine=torch"] * (not words[0].startswith("engine=")))
+    code, out, told = llmexp("plan", "--trace-memory", *base, *words)
+    assert (code, out) == (2, "")
+    assert reason in told
+    assert len(told.splitlines()) == 1
