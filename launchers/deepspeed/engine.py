@@ -44,7 +44,7 @@ class DeepSpeedEngine(TrainingEngine):
     degrees = ("dp", "cp")
     launchers = ("spawn", "torchrun", "deepspeed", "fork")
     cp_chunks: ClassVar[Mapping[CpKind, int]] = {"ulysses": 1}
-    keeps_weights = builds_transformers = grows_sequences = True
+    keeps_weights = builds_transformers = grows_sequences = traces_memory = True
     offloads_activations_with = 2
     modules = ("torch", "deepspeed", "transformers", "accelerate")
     distributions = (

@@ -40,6 +40,7 @@ def _trace(plan: TrainingPlan, progress: Path) -> TracedMemory:
     os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(plan.dims.world_size)}
     from llmexp.launchers.tracing.tracer import trace
 
+    fakes.be_alone()
     fakes.join(plan.dims.world_size)
     with fakes.fake_tensors():
         return trace(plan, launcher.build, lambda words: write_atomically(progress, words + "\n"))

@@ -20,7 +20,7 @@ from llmexp.training.plan.training_plan import TrainingPlan
 WORKER = ("-m", "llmexp.launchers.tracing.worker")
 LOOK_S = 1.0
 # No device that is here takes part.
-_HIDDEN = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"), "")
+_HIDDEN = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu"}
 
 
 def trace_memory(plan: TrainingPlan) -> TracedMemory:
@@ -78,9 +78,14 @@ def _untraceable(plan: TrainingPlan) -> str | None:
     engine = get_engine(config.task.name, config.engine.name)
     reasons = {
         str(plan.skip): plan.skip is not None,
-        f"engine={config.engine.name}'s ranks need their device: set engine=torch": not _traces(engine),
+        f"engine={config.engine.name} has no ranks without a device: set engine=torch or engine=deepspeed": (
+            not _traces(engine)
+        ),
         "batch.micro=max is searched for: set a number": not plan.settled,
-        "a pipeline's stages wait for what others send: set parallelism.pp=1": dims.pp > 1,
+        "degrees other than dp wait for what other ranks send: set them to 1": dims.world_size > dims.dp,
+        f"optimizer={config.optimizer.name} is DeepSpeed's own, which is compiled: set optimizer=adamw": (
+            "optimizer" in plan.engine_config
+        ),
         "C compiles code, and what compiled code keeps shows only where it runs: leave C out": techniques.compilation,
         "O and memory.activation_offload move memory to the host, and a traced rank has one memory: leave them out": (
             techniques.offload_optimizer or techniques.offload_parameters or config.memory.activation_offload

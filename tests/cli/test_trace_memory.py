@@ -31,9 +31,10 @@ def test_each_moment_stands_beside_the_formula(llmexp):
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["engine=deepspeed"], "engine=deepspeed's ranks need their device: set engine=torch"),
+        (["engine=megatron"], "has no ranks without a device: set engine=torch or engine=deepspeed"),
+        (["engine=deepspeed", "optimizer=deepspeed_adamw", "method=Z2"], "which is compiled: set optimizer=adamw"),
         (["batch.micro=max"], "batch.micro=max is searched for: set a number"),
-        (["parallelism.pp=2", "batch.accumulation=2"], "set parallelism.pp=1"),
+        (["parallelism.pp=2", "batch.accumulation=2"], "degrees other than dp wait"),
         (["method=C"], "leave C out"),
         (["memory.activation_offload=true"], "a traced rank has one memory: leave them out"),
         (["kernels.liger=true"], "set kernels.liger=false"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import torch
@@ -11,6 +12,5 @@ from llmexp.training.plan.training_plan import TrainingPlan
 
 
 def observe(plan: TrainingPlan, training: Any, device: torch.device) -> dict[str, Any]:
-    from llmexp.launchers.torch_native.worker import build
-
+    build = importlib.import_module(plan.command.argv[-2]).build
     return trace(plan, build, lambda _: None).model_dump()

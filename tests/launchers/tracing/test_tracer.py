@@ -26,7 +26,7 @@ pytestmark = [
 # Gloo holds what it has sent a moment longer. Scratch memory inside a kernel, as
 # products in bf16 have on a CPU, is in no ledger.
 WITHIN = 0.01
-TINY = ("model=tiny", "hardware=cpu", "engine=torch", "data.seq_len=128", "batch.micro=2")
+TINY = ("model=tiny", "hardware=cpu", "data.seq_len=128", "batch.micro=2")
 ALONE = [
     ("F+R", "precision=bf16_mixed"),
     slow("Naive", "precision=fp32"),
@@ -34,11 +34,22 @@ ALONE = [
     slow("L+F", "precision=bf16_pure task=finetune data=synthetic"),
 ]
 RANKS = 2
-TOGETHER = [("Z3", ""), slow("Naive", ""), slow("Z1", ""), slow("F+R+Z2", ""), slow("Z3", "batch.accumulation=2")]
+TOGETHER = [
+    ("Z3", ""),
+    slow("Naive", ""),
+    slow("Z1", ""),
+    slow("F+R+Z2", ""),
+    slow("Z3", "batch.accumulation=2"),
+    slow("Naive", "engine=deepspeed"),
+    slow("Z1", "engine=deepspeed"),
+    slow("Z2", "engine=deepspeed"),
+    slow("Z3", "engine=deepspeed"),
+]
 
 
 def plan(method: str, words: str, ranks: int = 1) -> TrainingPlan:
-    return make_plan(*TINY, f"parallelism.dp={ranks}", f"method={method}", *words.split())
+    engine = [] if "engine=" in words else ["engine=torch"]
+    return make_plan(*TINY, *engine, f"parallelism.dp={ranks}", f"method={method}", *words.split())
 
 
 def real_trace(made: TrainingPlan) -> TracedMemory:
