@@ -40,10 +40,19 @@ def _trace(plan: TrainingPlan, progress: Path) -> TracedMemory:
     os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(plan.dims.world_size)}
     from llmexp.launchers.tracing.tracer import trace
 
+    if plan.techniques.quantization:
+        _quantize_without_content()
     fakes.be_alone()
     fakes.join(plan.dims.world_size)
     with fakes.fake_tensors():
         return trace(plan, launcher.build, lambda words: write_atomically(progress, words + "\n"))
+
+
+def _quantize_without_content() -> None:
+    from llmexp.launchers.models import building
+    from llmexp.launchers.tracing.four_bit import FourBitLinear  # bitsandbytes is large, and only Q needs it
+
+    vars(building)["quantized_linear"] = FourBitLinear
 
 
 if __name__ == "__main__":

@@ -86,6 +86,9 @@ def _untraceable(plan: TrainingPlan) -> str | None:
         f"optimizer={config.optimizer.name} is DeepSpeed's own, which is compiled: set optimizer=adamw": (
             "optimizer" in plan.engine_config
         ),
+        "Q's and QL's weights are traced with engine=torch only": (
+            techniques.quantization is not None and config.engine.name != "torch"
+        ),
         "C compiles code, and what compiled code keeps shows only where it runs: leave C out": techniques.compilation,
         "O and memory.activation_offload move memory to the host, and a traced rank has one memory: leave them out": (
             techniques.offload_optimizer or techniques.offload_parameters or config.memory.activation_offload

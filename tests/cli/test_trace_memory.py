@@ -36,6 +36,7 @@ def test_each_moment_stands_beside_the_formula(llmexp):
         (["batch.micro=max"], "batch.micro=max is searched for: set a number"),
         (["parallelism.pp=2", "batch.accumulation=2"], "degrees other than dp wait"),
         (["method=C"], "leave C out"),
+        (["engine=deepspeed", "method=Q"], "Q's and QL's weights are traced with engine=torch only"),
         (["memory.activation_offload=true"], "a traced rank has one memory: leave them out"),
         (["kernels.liger=true"], "set kernels.liger=false"),
         (["method=Z3", "parallelism.pp=2", "batch.accumulation=2"], "Z3: engine=torch does not shard pipeline stages"),

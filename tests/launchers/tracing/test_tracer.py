@@ -32,6 +32,7 @@ ALONE = [
     slow("Naive", "precision=fp32"),
     slow("RS", "precision=bf16_pure"),
     slow("L+F", "precision=bf16_pure task=finetune data=synthetic"),
+    slow("QL+F", "precision=bf16_pure task=finetune data=synthetic"),
 ]
 RANKS = 2
 TOGETHER = [
@@ -70,6 +71,8 @@ def close(found: TracedMemory, real: TracedMemory) -> None:
 
 @pytest.mark.parametrize(("method", "words"), ALONE)
 def test_tensors_without_content_live_as_long_as_real_ones(method: str, words: str) -> None:
+    if "Q" in method:
+        pytest.importorskip("bitsandbytes")
     made = plan(method, words)
     real = real_trace(made)
     assert real.steps[1].forward_end.activations > 0
