@@ -24,8 +24,8 @@ from llmexp.training.predict.work import work_of
 
 INTERVALS = Path(calibrated_interval.__file__).with_name("calibrated_intervals.yaml")
 _HEAD = """\
-# Written by `python -m benchmarks.prediction.calibrated`: the ends of 90 % intervals of calibrated tokens/s as shares
-# of the prediction, and the runs that they come from.
+# Written by `python -m benchmarks.prediction.calibrated`, and of processors by `python -m benchmarks.prediction.on_cpu`.
+# The ends of 90 % intervals of tokens/s as shares of the prediction, and the runs that they come from.
 """
 
 
@@ -82,11 +82,17 @@ def _intervals(found: Judged) -> Iterator[tuple[str, list[float]]]:
         yield other_group(offloads=offloads), [*(round(float(np.exp(end)), 3) for end in ends), n]
 
 
+def write_intervals(found: Mapping[str, Sequence[float]], path: Path = INTERVALS) -> None:
+    """Write the intervals of some groups into the file, which keeps those of the others."""
+    before = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    made = before | {name: list(ends) for name, ends in found.items()}
+    path.write_text(_HEAD + yaml.safe_dump(made, sort_keys=False), encoding="utf-8")
+
+
 def main() -> None:
     """Judge, write the intervals, and print the errors."""
     found = judged(Judge())
-    others = yaml.safe_load(INTERVALS.read_text(encoding="utf-8"))
-    INTERVALS.write_text(_HEAD + yaml.safe_dump(others | intervals(found), sort_keys=False), encoding="utf-8")
+    write_intervals(intervals(found))
     print(f"{found.name}: {len(found.cells)} runs, median error {100 * np.median(found.off):.1f} %, ", end="")
     print(f"95 % below {100 * np.quantile(found.off, 0.95):.1f} %")
     for platform in PLATFORMS:

@@ -15,18 +15,18 @@ from statistics import median
 import numpy as np
 import yaml
 
+from benchmarks.prediction.calibrated import write_intervals
 from benchmarks.prediction.cpu_runs import busy_s, folders
 from llmexp.inputs.shape import shape_of
 from llmexp.record.plan import RunPlan
 from llmexp.training.plan.training_plan import TrainingPlan
-from llmexp.training.predict import calibrated_interval, cpu_step
+from llmexp.training.predict import cpu_step
 from llmexp.training.predict.calibrated_interval import CPU
 from llmexp.training.predict.cpu_rates import CpuRates, cpu_rates
 from llmexp.training.predict.cpu_step import CpuConstants
 
 Vector = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 CONSTANTS = Path(cpu_step.__file__).with_name("cpu_constants.yaml")
-INTERVALS = Path(calibrated_interval.__file__).with_name("calibrated_intervals.yaml")
 # Round figures of the right size, from which a fit begins and to which it is drawn.
 STARTS = CpuConstants(
     elementwise=14.0,
@@ -127,7 +127,7 @@ def main(words: Sequence[str]) -> None:
     runs = truths(Path(words[0]))
     judged, known = held_out(runs), fitted(runs)
     CONSTANTS.write_text(_HEAD + yaml.safe_dump(asdict(known), sort_keys=False), encoding="utf-8")
-    _write_interval(np.array([error for _, error in judged]))
+    write_intervals({CPU: _interval(np.array([error for _, error in judged]))})
     print(*(_line(run, error, run.error(known)) for run, error in judged), sep="\n")
     off = np.abs(np.expm1([error for _, error in judged]))
     spread = [max(run.repeats_s) / min(run.repeats_s) - 1 for run in runs if len(run.repeats_s) > 1]
@@ -153,15 +153,12 @@ _HEAD = """\
 """
 
 
-def _write_interval(errors: Vector) -> None:
-    """Write the conformal ends of 90 % intervals of tokens/s as shares of the prediction."""
-    n, text = len(errors), INTERVALS.read_text(encoding="utf-8")
+def _interval(errors: Vector) -> list[float]:
+    """Return the conformal ends of the 90 % interval of tokens/s as shares of the prediction, and the runs behind."""
+    n = len(errors)
     # These are logarithms of predicted over measured time, and so of measured over predicted speed.
     shares = (max(0.0, 0.05 - 0.95 / n), min(1.0, 0.95 * (n + 1) / n))
-    ends = [round(float(np.exp(np.quantile(errors, share))), 3) for share in shares]
-    head = "".join(f"{line}\n" for line in text.splitlines() if line.startswith("#"))
-    found = yaml.safe_load(text) | {CPU: [*ends, n]}
-    INTERVALS.write_text(head + yaml.safe_dump(found, sort_keys=False), encoding="utf-8")
+    return [*(round(float(np.exp(np.quantile(errors, share))), 3) for share in shares), n]
 
 
 if __name__ == "__main__":

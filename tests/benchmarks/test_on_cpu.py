@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import yaml
 
+from benchmarks.prediction.calibrated import write_intervals
 from benchmarks.prediction.on_cpu import STARTS, Truth, fitted, held_out
 from llmexp.training.predict.cpu_rates import Collective, CpuRates
 from llmexp.training.predict.cpu_step import cpu_step
@@ -51,3 +54,10 @@ def test_a_left_out_method_is_predicted_without_its_runs() -> None:
     # Nothing else tells how long R's forward takes again.
     assert abs(judged[-1][1]) > 0.05
     assert abs(judged[0][1]) < 0.02
+
+
+def test_each_benchmark_keeps_the_intervals_of_the_other(tmp_path: Path) -> None:
+    path = tmp_path / "intervals.yaml"
+    path.write_text("cpu: [0.9, 1.1, 20]\nother: [0.5, 2.0, 9]\n")
+    write_intervals({"other": [0.6, 1.8, 10]}, path)
+    assert yaml.safe_load(path.read_text()) == {"cpu": [0.9, 1.1, 20], "other": [0.6, 1.8, 10]}
