@@ -24,7 +24,7 @@ from llmexp.training.predict.work import work_of
 
 INTERVALS = Path(calibrated_interval.__file__).with_name("calibrated_intervals.yaml")
 _HEAD = """\
-# Written by `python -m benchmarks.prediction.calibrated`, and of processors by `python -m benchmarks.prediction.on_cpu`.
+# Written by `python -m benchmarks.prediction.calibrated`, for processors by `python -m benchmarks.prediction.on_cpu`.
 # The ends of 90 % intervals of tokens/s as shares of the prediction, and the runs that they come from.
 """
 
