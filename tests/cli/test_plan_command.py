@@ -38,7 +38,7 @@ def test_a_prediction_stands_in_the_place_of_the_papers_cell_of_another_batch(ll
 
 def test_the_papers_cell_with_the_nearest_batch_is_named_where_nothing_is_predicted(llmexp):
     _, out, _ = llmexp(
-        "plan", "method=F", "batch.micro=6", "parallelism.dp=1", "data.seq_len_schedule=[64,350]", *PAPER
+        "plan", "method=F", "batch.micro=6", "parallelism.dp=1", "hardware.memory_bandwidth_bytes_per_s=null", *PAPER
     )
     # 25,872.3 tokens/s on 8 GPUs, table IV
     assert "predicted" not in out
@@ -104,7 +104,7 @@ def test_with_slurm_the_arrays_and_their_options_are_named(llmexp):
 
 
 def test_a_table_marks_times_that_are_known_from_one_side_only(llmexp):
-    words = ("model=7b", "hardware=h100", "measure.steps=100000", "hardware.interconnect_bandwidth_bytes_per_s=null")
+    words = ("model=7b", "hardware=h100", "measure.steps=100000", "hardware.memory_bandwidth_bytes_per_s=null")
     _, out, _ = llmexp("plan", "method=Z3,R+Z3", *words)
     assert len(re.findall(r"^\d +7b .*  ≥ \d+ min \d+ s$", out, re.MULTILINE)) == 2, out
     assert "expected cost: 2 of 2 runs: at least " in out
