@@ -76,6 +76,12 @@ def test_tensors_without_content_live_as_long_as_real_ones(method: str, words: s
     made = plan(method, words)
     real = real_trace(made)
     assert real.steps[1].forward_end.activations > 0
+    assert made.memory is not None
+    update = real.steps[1].update
+    assert update.parameters == pytest.approx(made.memory.parameters.device, rel=WITHIN)
+    assert update.optimizer == pytest.approx(made.memory.optimizer.device, rel=WITHIN)
+    # A gradient is there in both dtypes while it is copied.
+    assert update.gradients >= (1 - WITHIN) * made.memory.gradients.device
     close(trace_memory(made), real)
 
 
