@@ -8,17 +8,26 @@ judged then: among those on the fewest cards, the one in the middle by length an
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import expm1, log
 from statistics import median
 
+import numpy as np
+
+from benchmarks.figure import Figure
 from benchmarks.prediction.cells import Cell
+from benchmarks.prediction.errors import of_errors
 from benchmarks.prediction.published_plans import Planned, planned
 from benchmarks.prediction.published_rows import Row, published_rows
+from benchmarks.rates import rate
 from llmexp.training.plan.fit import fit_of
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.predict import predict, unpredicted
+from llmexp.training.predict.interval import ONE_NODE, kind_of
+
+# Of runs that ran, and of the errors of steps on one node, in percent.
+_NO, _OFF = 3.0, 12.0
 
 
 @dataclass(frozen=True)
@@ -57,12 +66,12 @@ def judged(rows: Iterable[Row] | None = None) -> list[Judged]:
 
 
 def published_cells(rows: Iterable[Row] | None = None) -> list[Cell]:
-    """Return the rows that have a plan as cells, for judging alone."""
+    """Return the rows that have a plan and no doubt as cells, for judging alone."""
     made = [planned(row) for row in (published_rows() if rows is None else rows)]
     return [
         Cell(one.row.source, one.plan, one.plan.amount / (one.row.tokens_per_s_per_device * one.row.devices))
         for one in made
-        if one.plan
+        if one.plan and not one.row.doubted
     ]
 
 
@@ -153,6 +162,20 @@ def median_over_sources(rows: Sequence[Judged], *, one_kept: bool = False) -> fl
     """Return the median of the sources' median errors."""
     sources = [one.off_with_one if one_kept else one.off for one in by(rows, "source")]
     return median(median(off) for off in sources if off)
+
+
+def published_figures() -> Iterator[Figure]:
+    """Yield the errors over sources, of all rows and of those on one node, and how often a no was said of what ran."""
+    rows = judged()
+    one_node = [one for one in rows if one.planned.plan and kind_of(one.planned.plan) == ONE_NODE]
+    for name, some in (("", rows), (" on one node", one_node)):
+        for kept, words in ((False, ""), (True, ", with one of its runs kept")):
+            sources = [each.off_with_one if kept else each.off for each in by(some, "source")]
+            medians = np.array([median(off) for off in sources if off])
+            limit = None if kept or not name else _OFF
+            yield of_errors(f"published speeds{name}, median over sources{words}", medians, np.median, limit)
+    said = [one.fits for one in rows if one.fits]
+    yield rate("no is said of a published run", said.count("no"), len(said), limit=_NO)
 
 
 def _off(error: float) -> float:

@@ -35,6 +35,7 @@ _CARDS = {
         "hardware.memory_bandwidth_bytes_per_s=2.4e12",
     ]
 }
+_HOPPER = ("h100", "h100_96gb", "h200", "h800")
 _MEGATRON = ("megatron", "nemo")
 _CARDS_OF_A_NODE = 8
 # A plain MLP is planned as a gated one whose three matrices have as many weights, in steps that tp divides.
@@ -86,7 +87,7 @@ def words_and_assumptions(row: Row) -> tuple[list[str], list[str]]:
     assumed: list[str] = []
     words = [f"task={row.kind}", *_model(row, assumed), *_machine(row, assumed), *_batch(row, assumed)]
     words += [f"engine={engine_of(row)}", _precision(row, assumed), f"method={_method(row, assumed)}"]
-    words += [*_layout(row), *_optimizer(row, assumed)]
+    words += [*_layout(row), *_optimizer(row, assumed), *_kernels(row)]
     return [*words, "data=synthetic", f"data.seq_len={row.seq_len}", "tracking=none"], assumed
 
 
@@ -176,6 +177,17 @@ def _sharded(row: Row, assumed: list[str]) -> list[str]:
     if row.sharding is None:
         assumed.append("no sharding")
     return [f"Z{row.sharding}"] * bool(row.sharding)
+
+
+def _kernels(row: Row) -> list[str]:
+    """Return the kernels of other programs: LayerNorm is one, and fused attention is FlashAttention-2 but in Megatron.
+
+    So is torch's own, and no row says that it had a kernel for Hopper.
+    """
+    # A plain LayerNorm and GELU are single kernels, as Liger's are, where llmexp's models have several.
+    fused = ["kernels.liger=true"] * (row.family == "gpt" and engine_of(row) != "megatron")
+    old = row.flash != "no" and engine_of(row) != "megatron"
+    return fused + ["kernels.flash=fa2"] * (old and row.hardware in _HOPPER)
 
 
 def _layout(row: Row) -> list[str]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.figure import Figure
-from benchmarks.interval import Interval
+from benchmarks.prediction.errors import of_errors
 from benchmarks.prediction.fit import Vector
 from benchmarks.prediction.judge import PUBLISHED, Judge, Judged
+from benchmarks.prediction.memory import memory_figures
+from benchmarks.prediction.published import published_figures
+from benchmarks.prediction.serving import predict_serving
 from benchmarks.rates import rate
 from llmexp.training.predict.interval import PUBLISHED as KINDS
 from llmexp.training.predict.interval import fitted_group, kind_of, other_group
@@ -22,7 +25,6 @@ _LIMITS = {
     "a platform left out, three": (14.0, None),
     PUBLISHED: (15.0, None),
 }
-_RESAMPLED = 2000
 # A 90 % interval may hold fewer than this only by chance.
 _HOLDS = 85.0
 # A kind of published runs has an interval of its own from so many runs and sources on.
@@ -30,16 +32,19 @@ _LEAST_RUNS, _LEAST_SOURCES = 5, 2
 
 
 def predict(folder: Path) -> Iterator[Figure]:
-    """Yield the errors of step times by what was left out of the fit, and how often the intervals hold."""
+    """Yield the errors of step times, of memory and of servers by what was left out, and how often intervals hold."""
     judge = Judge()
     judged = list(judge.all_runs())
     for one in judged:
         limits = next((limits for name, limits in _LIMITS.items() if one.name.startswith(name)), (None, None))
-        yield _of_errors(f"median error, {one.name}", one.off, np.median, limits[0])
-        yield _of_errors(f"95th percentile, {one.name}", one.off, lambda off: np.quantile(off, 0.95), limits[1])
+        yield of_errors(f"median error, {one.name}", one.off, np.median, limits[0])
+        yield of_errors(f"95th percentile, {one.name}", one.off, lambda off: np.quantile(off, 0.95), limits[1])
     yield from _holding(judged[0])
     for kind, part in kinds(judge).items():
         yield rate(f"{kind}: 90 % intervals by other sources that hold", held_by_other_sources(part), len(part.cells))
+    yield from published_figures()
+    yield from memory_figures()
+    yield from predict_serving(folder)
 
 
 def intervals(judge: Judge) -> dict[str, list[float]]:
@@ -113,11 +118,3 @@ def _holding(judged: Judged) -> Iterator[Figure]:
             speeds = np.exp(part.errors[out])
             held += int(((speeds >= low) & (speeds <= high)).sum())
         yield rate(f"{task}: 90 % intervals that hold", held, len(part.cells), floor=_HOLDS)
-
-
-def _of_errors(name: str, off: Vector, of: Callable[[Vector], np.floating], limit: float | None) -> Figure:
-    """Return a statistic of errors in percent, with its interval over resampled runs."""
-    draws = np.random.default_rng(0)
-    values = [float(of(draws.choice(off, len(off)))) for _ in range(_RESAMPLED)]
-    low, high = np.quantile(values, [0.025, 0.975])
-    return Figure(name, "%", Interval(100 * float(of(off)), 100 * low, 100 * high), len(off), limit=limit)

@@ -101,6 +101,7 @@ class DeepSpeedEngine(TrainingEngine):
                 partitioned=made.gradients.partitioned or _partitions_as_they_come(config, techniques),
             )
         )
+        buffers, update_buffers = _buffers(config, techniques)
         return replace(
             made,
             gradients=reduced,
@@ -108,7 +109,8 @@ class DeepSpeedEngine(TrainingEngine):
             brief=_brief(config, techniques),
             # ZeRO-3 allocates memory for its share at the start.
             gradients_stay=made.gradients_stay or techniques.zero_stage == 3,
-            buffers=_buffers(config, techniques),
+            buffers=buffers,
+            update_buffers=update_buffers,
         )
 
     def native_config(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
@@ -194,21 +196,23 @@ def _zero(config: TrainingConfig, techniques: Techniques) -> dict[str, Any]:
     return zero
 
 
-def _buffers(config: TrainingConfig, techniques: Techniques) -> float:
-    """Return the bytes of ZeRO's buckets, two where they are reduced in the background, and of what Z3 has gathered.
+def _buffers(config: TrainingConfig, techniques: Techniques) -> tuple[float, float]:
+    """Return the bytes of what ZeRO fills while it computes, and of what of it is there in the update.
 
-    Z3 copies a full bucket to reduce it. The defaults are those of DeepSpeed 0.19.8 (runtime/zero/config.py). Stage 0
-    fills its buckets after backward.
+    These are buckets, two where they are reduced in the background, and what Z3 has gathered. It copies a full bucket
+    to reduce it, and keeps the parameters outside of layers. The defaults are those of DeepSpeed 0.19.8
+    (runtime/zero/config.py). Stage 0 fills its buckets after backward.
     """
     stage, shape, size = techniques.zero_stage, shape_of(config.model), bytes_of(config.precision.parameters)
     if stage == 0 or shape is None:
-        return 0.0
+        return 0.0, 0.0
     zero = _zero(config, techniques) | config.engine.options.get("zero_optimization", {})
     buckets = zero["reduce_bucket_size"] * (2 if zero.get("overlap_comm", False) or stage == 3 else 1)
     # The first bounds what is gathered ahead, the second what is kept for its next use.
     bounds = (zero.get(f"stage3_max_{what}", DEFAULT_LIVE_ELEMENTS) for what in ("live_parameters", "reuse_distance"))
     live = min(max(bounds), shape.parameters) if stage == 3 else 0
-    return float(size * (buckets + live))
+    kept = buckets + min(live, shape.parameters_outside_layers) if stage == 3 else 0
+    return float(size * (buckets + live)), float(size * kept)
 
 
 def _update(config: TrainingConfig, techniques: Techniques) -> tuple[StatePlacement, ...]:

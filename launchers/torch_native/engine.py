@@ -86,6 +86,7 @@ class TorchEngine(TrainingEngine):
             gathered=Gathered(bytes_of(config.precision.parameters), reshards is False, config.batch.accumulation > 1),
             gradients_stay=config.batch.accumulation > 1,
             buffers=_units_at_a_time(config),
+            update_buffers=_units_at_a_time(config) + _root(config) * (config.batch.accumulation == 1),
         )
 
     def _has_buckets(self, config: TrainingConfig) -> bool:
@@ -140,6 +141,12 @@ def _units_at_a_time(config: TrainingConfig) -> float:
         return 0.0
     a_layer = (shape.parameters - shape.parameters_outside_layers) / shape.num_layers
     return 2 * a_layer * (size(config.precision.parameters) + size(config.precision.gradients))
+
+
+def _root(config: TrainingConfig) -> float:
+    """Return the bytes of the parameters outside of layers, which stay gathered to the end of backward."""
+    shape = shape_of(config.model)
+    return shape.parameters_outside_layers * bytes_of(config.precision.parameters) if shape else 0.0
 
 
 def _unsharded_bits(techniques: Techniques) -> str | None:

@@ -21,7 +21,7 @@ class MemoryEstimate(Record):
     """The bytes of training state that one rank certainly holds at one time.
 
     A rank counts what lasts from one call of the engine to the next, so `brief_gradients` are in no run's counts.
-    Activations and the allocator's waste come on top, and `buffers`, which are no part of what is certain.
+    Activations and the allocator's waste come on top, and buffers, which are no part of what is certain.
     """
 
     parameters: StateBytes
@@ -40,6 +40,7 @@ class MemoryEstimate(Record):
     buffers: int = Field(
         0, description="what the engine fills on the device while it computes: buckets, and parameters it has gathered"
     )
+    update_buffers: int = Field(0, description="what of that is still there when all gradients are")
     arithmetic: str = Field(description="the same in words, for people")
 
     def parts_at_backward(self, *, with_host: bool = False) -> dict[str, int]:
@@ -50,7 +51,10 @@ class MemoryEstimate(Record):
         return self._lasting(with_host) | self._passing(self.standing_gradients) | {"buffers": self.buffers}
 
     def parts_at_update(self, *, with_host: bool = False) -> dict[str, int]:
-        """One rank's bytes on the device by part when all gradients exist; it may be the end of forward."""
+        """One rank's bytes on the device by part when all gradients exist, without the engine's buffers.
+
+        It may be the end of forward.
+        """
         gradients = self.gradients.device + self.gradients.host * with_host + self.brief_gradients
         return self._lasting(with_host) | self._passing(gradients)
 

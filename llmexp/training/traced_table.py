@@ -19,10 +19,11 @@ def traced_table(plan: TrainingPlan, traced: TracedMemory) -> str:
     by_formula = _activations(plan)
     step = traced.steps[1]
     rows = [["GiB", *PARTS, "all", "formula"]]
+    fullest = max(WORDS, key=lambda moment: getattr(step, moment).together)
     for moment, words in WORDS.items():
-        found, formula = getattr(step, moment), _formula(plan, by_formula, moment)
+        found, formula = getattr(step, moment), _formula(plan, by_formula, moment, fullest)
         parts = [_gib(getattr(found, part)) for part in PARTS]
-        rows.append([words, *parts, _gib(found.together), _gib(formula) if formula is not None else "unknown"])
+        rows.append([words, *parts, _gib(found.together), formula])
     return "\n".join([_head(plan, traced), *_aligned(rows), *_notes(plan, traced, by_formula)])
 
 
@@ -51,14 +52,16 @@ def _activations(plan: TrainingPlan) -> Activations | None:
     return activations(shape, plan.config, plan.techniques, plan.dims, plan.batch.micro) if shape else None
 
 
-def _formula(plan: TrainingPlan, by_formula: Activations | None, moment: Moment) -> int | None:
-    """Return the bytes that the plan counts for a moment; None where it does not know them."""
+def _formula(plan: TrainingPlan, by_formula: Activations | None, moment: Moment, fullest: Moment) -> str:
+    """Return what the plan counts for the end of forward, and for the fullest moment; nothing for the third one."""
     memory = plan.memory
-    if memory is None or moment == "update" or by_formula is None:
-        return memory.device if memory and moment == "update" else None
-    if moment == "forward_end":
-        return memory.before_backward + by_formula.kept
-    return max(memory.device, memory.before_backward + by_formula.peak)
+    if moment == "forward_end" != fullest:
+        return _gib(memory.before_backward + by_formula.kept) if memory and by_formula else "unknown"
+    if moment != fullest:
+        return ""
+    if memory is None or by_formula is None:
+        return "unknown"
+    return _gib(max(memory.device + memory.update_buffers, memory.before_backward + by_formula.peak))
 
 
 def _gib(size: int) -> str:

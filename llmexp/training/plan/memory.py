@@ -77,6 +77,8 @@ class Storage:
     """Gradients, or their buckets, exist from one pass to the next, so that activations are beside them."""
     buffers: float = 0.0
     """Bytes that the engine fills on the device while it computes: buckets, and parameters that it has gathered."""
+    update_buffers: float = 0.0
+    """What of them, and of gathered parameters, is still there when all gradients are."""
 
 
 def zero_storage(precision: PrecisionConfig, techniques: Techniques, moments: float, *, master_copy: bool) -> Storage:
@@ -154,6 +156,7 @@ def estimate(
         gathered_beside_gradients=kept,
         standing_gradients=counts.size(storage.gradients) * (storage.gradients_stay and not storage.gradients.on_host),
         buffers=round(storage.buffers),
+        update_buffers=round(storage.update_buffers),
         arithmetic="",
     )
     passing = [gradient_words] + [f"{kept / GIB:.4g} GiB of gathered parameters"] * (kept > 0)
