@@ -1,8 +1,8 @@
 """`python -m benchmarks.prediction.published` predicts the speeds that others published, which no fit has seen.
 
 Errors are those of step times, as in `benchmarks.prediction.judge`. A source counts once, however many rows it has.
-With one run kept, all predictions of a source on a card are corrected by the error of one of its runs, which is not
-judged then: among those on the fewest cards, the one in the middle by length and micro batch.
+With one run kept, all predictions of a source on a card are calibrated by one of its runs, which is not judged then:
+among those on the fewest cards, the one in the middle by length and micro batch.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import expm1, log
 from statistics import median
 
@@ -24,7 +25,9 @@ from benchmarks.rates import rate
 from llmexp.training.plan.fit import fit_of
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.predict import predict, unpredicted
+from llmexp.training.predict.calibration import Evidence, multipliers_of
 from llmexp.training.predict.interval import ONE_NODE, kind_of
+from llmexp.training.predict.predictor import predictor_of
 
 # Of runs that ran, and of the errors of steps on one node, in percent.
 _NO, _OFF = 3.0, 12.0
@@ -99,10 +102,21 @@ def _lean(plan: TrainingPlan) -> TrainingPlan:
 
 
 def corrected(group: Sequence[Judged]) -> list[float]:
-    """Return the errors of a source's runs on a card, corrected by the one of them that was kept and is left out."""
+    """Return the errors of a source's runs on a card, calibrated by the one of them that was kept and is left out.
+
+    The multipliers are those of `llmexp calibrate`.
+    """
     kept = _middle(group)
-    shift = kept.error or 0.0
-    return [(one.error or 0.0) - shift for one in group if one is not kept]
+    multipliers = multipliers_of([_evidence(kept)])
+    return [_evidence(one).error(multipliers) for one in group if one is not kept]
+
+
+def _evidence(one: Judged) -> Evidence:
+    plan, row = one.planned.plan, one.row
+    assert plan is not None
+    predictor = predictor_of(plan)
+    step_s = plan.amount / (row.tokens_per_s_per_device * row.devices)
+    return Evidence(step_s, lambda multipliers: float(predictor.step(multipliers).whole))
 
 
 def _middle(group: Sequence[Judged]) -> Judged:
@@ -122,7 +136,8 @@ class Errors:
     rows: int
     planned: int
     off: list[float]
-    off_with_one: list[float]
+    groups: list[list[Judged]]
+    """The predicted rows of each source on a card."""
     refused_to_fit: int
     memory_off: list[float]
 
@@ -138,10 +153,15 @@ class Errors:
             len(rows),
             sum(one.planned.plan is not None for one in rows),
             [_off(one.error) for group in groups.values() for one in group if one.error is not None],
-            [_off(error) for group in groups.values() for error in corrected(group)],
+            list(groups.values()),
             sum(one.fits == "no" for one in rows),
             [_off(one.memory_error) for one in rows if one.memory_error is not None],
         )
+
+    @cached_property
+    def off_with_one(self) -> list[float]:
+        """The errors where one run of each source on a card was kept."""
+        return [_off(error) for group in self.groups for error in corrected(group)]
 
     @property
     def cells(self) -> list[str]:

@@ -128,6 +128,7 @@ def test_units_agree(made_up) -> None:
         assert replace(made_up, unit="s/step", micro_batch=None).tokens_per_s_per_device
 
 
+@pytest.mark.slow
 def test_no_fit_reads_them(monkeypatch) -> None:
     whole = judge.Judge()
     monkeypatch.setattr(cells, "PUBLISHED", Path("nowhere.csv"))
@@ -209,12 +210,18 @@ def test_an_error_is_that_of_the_step(made_up) -> None:
     assert cell.step_s == pytest.approx(4 * 2 * 4 * made_up.seq_len / made_up.value)
 
 
-def test_one_run_kept_corrects_the_others_and_is_not_judged(made_up) -> None:
-    plan = Planned(made_up, (), (), None)
-    fast = [Judged(replace(plan, row=replace(made_up, seq_len=length)), 2e4) for length in (1024, 2048, 4096)]
-    slow = replace(fast[0], planned=replace(plan, row=replace(made_up, devices=8, seq_len=3072)))
-    assert corrected(fast) == pytest.approx([0.0, 0.0])
-    assert corrected([*fast, slow]) == pytest.approx([0.0, 0.0, log(0.5)])
+def test_one_run_kept_calibrates_the_others_and_is_not_judged(made_up) -> None:
+    def half_as_fast(seq_len: int, devices: int = 4) -> Judged:
+        row = replace(made_up, seq_len=seq_len, devices=devices, unit="tokens/s/GPU", value=1.0)
+        (one,) = judged([row])
+        assert one.tokens_per_s
+        (slow,) = judged([replace(row, value=one.tokens_per_s / 2)])
+        return slow
+
+    group = [half_as_fast(length) for length in (1024, 2048, 4096)]
+    left = corrected([*group, half_as_fast(3072, devices=8)])
+    assert len(left) == 3
+    assert all(log(0.5) < error < -0.05 for error in left)
 
 
 def test_a_source_counts_once(made_up) -> None:
