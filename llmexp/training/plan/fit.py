@@ -5,7 +5,8 @@ from __future__ import annotations
 from llmexp.inputs.shape import shape_of
 from llmexp.machine.memory import host_memory_bytes
 from llmexp.record.memory import LIBRARIES, Fit
-from llmexp.training.plan.activations import activations
+from llmexp.training.plan.activations import Activations, activations
+from llmexp.training.plan.family_activations import activations_of_folder
 from llmexp.training.plan.training_plan import TrainingPlan
 
 # What a rank's libraries hold before any tensor. On a GPU: CUDA's context, cuBLAS and NCCL, an allowance. On cpu: the
@@ -23,10 +24,9 @@ MOST = 1 << 20
 
 def fit_of(plan: TrainingPlan, micro: int) -> Fit | None:
     """Return how the plan would fit with `micro` sequences a pass; None where its size or its device's is not known."""
-    shape, capacity = shape_of(plan.config.model), capacity_bytes(plan)
-    if plan.memory is None or shape is None or capacity is None:
+    computing, capacity = _computing(plan, micro), capacity_bytes(plan)
+    if plan.memory is None or computing is None or capacity is None:
         return None
-    computing = activations(shape, plan.config, plan.techniques, plan.dims, micro)
     # A cpu rank's tensors are all in one memory, wherever they would lie.
     one_memory = plan.config.hardware.device == "cpu"
     active = computing.peak + computing.on_host * one_memory
@@ -39,6 +39,12 @@ def fit_of(plan: TrainingPlan, micro: int) -> Fit | None:
     base = _base_bytes(plan)
     parts = {name: size for name, size in fullest.items() if size} | {LIBRARIES: base}
     return Fit(state, need - state + base, capacity, wasted, parts)
+
+
+def _computing(plan: TrainingPlan, micro: int) -> Activations | None:
+    """Return the activations of a model that is like Llama, or of one that transformers builds of other layers."""
+    how, shape = (plan.config, plan.techniques, plan.dims, micro), shape_of(plan.config.model)
+    return activations(shape, *how) if shape else activations_of_folder(*how)
 
 
 def _base_bytes(plan: TrainingPlan) -> int:

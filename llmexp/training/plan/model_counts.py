@@ -14,13 +14,12 @@ from llmexp.record.flops import Flops
 from llmexp.record.memory import MemoryEstimate
 from llmexp.training.config import TrainingConfig
 from llmexp.training.plan.dims import ParallelDims
+from llmexp.training.plan.family_activations import unknown_activations
 from llmexp.training.plan.flops import computed_flops, flops_of, recomputed_flops_per_token
 from llmexp.training.plan.memory import Storage, estimate
 from llmexp.training.plan.seq_len_schedule import LengthSchedule
 from llmexp.training.plan.share import Share, shares_of
 from llmexp.training.plan.trained import Trained, flops_per_token
-
-ACTIVATIONS = "activations come on top, and are not known for these layers"
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,9 @@ def _flops(made: Architecture, run: CountedRun) -> dict[str, Any]:
 
 def _memory(made: Architecture, run: CountedRun) -> MemoryEstimate:
     said = [share.words for share in shares_of(run.techniques) if share.words]
-    return estimate(made, run.storage, Trained(made.parameters), run.dims, [*said, ACTIVATIONS])
+    if unknown := unknown_activations(made, run.config, run.techniques, run.dims):
+        said += [f"activations come on top, and are not known for {unknown}"]
+    return estimate(made, run.storage, Trained(made.parameters), run.dims, said)
 
 
 def _freezes(techniques: Techniques) -> str:
