@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from llmexp.inputs.shape import shape_of
 from llmexp.record.digits import GIB
-from llmexp.training.plan.activations import Activations, activations
+from llmexp.training.plan.activations import Activations
+from llmexp.training.plan.fit import activations_of
 from llmexp.training.plan.traced_memory import PARTS, Moment, TracedMemory
 from llmexp.training.plan.training_plan import TrainingPlan
 
@@ -16,7 +16,7 @@ GAP = "  "
 
 def traced_table(plan: TrainingPlan, traced: TracedMemory) -> str:
     """Return the second step's moments, a line each, then the first step's peak and the activations a token."""
-    by_formula = _activations(plan)
+    by_formula = activations_of(plan, plan.batch.micro)
     step = traced.steps[1]
     rows = [["GiB", *PARTS, "all", "formula"]]
     fullest = max(WORDS, key=lambda moment: getattr(step, moment).together)
@@ -45,11 +45,6 @@ def _notes(plan: TrainingPlan, traced: TracedMemory, by_formula: Activations | N
         f"activations: {kept / tokens:.0f} bytes a token{formula}",
         "engine: gathered parameters and buckets; neither the allocator's waste nor CUDA's context is traced",
     ]
-
-
-def _activations(plan: TrainingPlan) -> Activations | None:
-    shape = shape_of(plan.config.model)
-    return activations(shape, plan.config, plan.techniques, plan.dims, plan.batch.micro) if shape else None
 
 
 def _formula(plan: TrainingPlan, by_formula: Activations | None, moment: Moment, fullest: Moment) -> str:

@@ -24,7 +24,7 @@ MOST = 1 << 20
 
 def fit_of(plan: TrainingPlan, micro: int) -> Fit | None:
     """Return how the plan would fit with `micro` sequences a pass; None where its size or its device's is not known."""
-    computing, capacity = _computing(plan, micro), capacity_bytes(plan)
+    computing, capacity = activations_of(plan, micro), capacity_bytes(plan)
     if plan.memory is None or computing is None or capacity is None:
         return None
     # A cpu rank's tensors are all in one memory, wherever they would lie.
@@ -41,7 +41,7 @@ def fit_of(plan: TrainingPlan, micro: int) -> Fit | None:
     return Fit(state, need - state + base, capacity, wasted, parts)
 
 
-def _computing(plan: TrainingPlan, micro: int) -> Activations | None:
+def activations_of(plan: TrainingPlan, micro: int) -> Activations | None:
     """Return the activations of a model that is like Llama, or of one that transformers builds of other layers."""
     how, shape = (plan.config, plan.techniques, plan.dims, micro), shape_of(plan.config.model)
     return activations(shape, *how) if shape else activations_of_folder(*how)

@@ -17,6 +17,7 @@ from llmexp.training.plan.activations import Activations
 from llmexp.training.plan.family_activations import FAMILIES, activations_of_folder, unknown_activations
 from llmexp.training.plan.fit import fit_of, largest_micro
 from llmexp.training.plan.training_plan import TrainingPlan
+from llmexp.training.traced_table import traced_table
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning"),
@@ -62,9 +63,10 @@ def test_a_traced_rank_keeps_what_the_formula_counts(case: str, method: str, pre
 
     torch.set_num_threads(1)
     plan = plan_of_case(case, tmp_path, f"method={method}", f"precision={precision}")
-    _, step = trace(plan, build, lambda _: None).steps
-    found = counted(plan)
+    traced = trace(plan, build, lambda _: None)
+    found, step = counted(plan), traced.steps[1]
     assert found.kept == pytest.approx(step.forward_end.activations, rel=WITHIN)
+    assert f"the formula says {found.kept / 256:.0f}" in traced_table(plan, traced)
     assert found.peak == pytest.approx(step.passes.activations + step.passes.temporary, rel=WITHIN_PEAK)
 
 
