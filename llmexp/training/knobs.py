@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from llmexp.dtypes import SINGLE
+from llmexp.inputs.architecture.fields import UncountedError
+from llmexp.inputs.architecture.reading import architecture_of
 from llmexp.machine.bf16 import AMPERE
 from llmexp.method import Techniques
+from llmexp.schema import SizedModel
 from llmexp.training.config import TrainingConfig
 from llmexp.training.engine import TrainingEngine
 from llmexp.training.limits import keys_of, sized
@@ -57,6 +60,26 @@ def flash_limit(
     }
     reason = next((reason for reason, holds in why.items() if holds), None)
     return f"kernels.flash={kernel}: {reason}" if reason else None
+
+
+def window_limit(
+    config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims
+) -> str | None:
+    """Say why F, whose kernels see whole sequences, cannot be used with a model that attends within windows."""
+    if not techniques.flash_attention or not engine.builds_transformers or isinstance(config.model, SizedModel):
+        return None
+    try:
+        made = architecture_of(config.model)
+    except UncountedError:
+        return None
+    longest = max(config.data.seq_len, *(config.data.seq_len_schedule or (0,)))
+    sizes = [layer.mixer.reach.size for layer in made.kinds if layer.mixer.reach and layer.mixer.reach.size]
+    if made.attends_all(longest):
+        return None
+    return (
+        f"F: its kernels see whole sequences, and model={config.model.name} attends within {min(sizes)} tokens: set "
+        f"data.seq_len={min(sizes)} or less, or leave F out"
+    )
 
 
 def liger_limit(

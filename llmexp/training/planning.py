@@ -24,6 +24,7 @@ from llmexp.training.knobs import (
     liger_limit,
     schedule_limit,
     tf32_limit,
+    window_limit,
 )
 from llmexp.training.plan.artifacts import check_keeping
 from llmexp.training.plan.dims import ParallelDims
@@ -92,7 +93,7 @@ def _skip(config: TrainingConfig, engine: TrainingEngine, techniques: Techniques
     lacks = next(
         filter(None, (limit(config, engine, techniques, dims) for limit in before)), None
     ) or engine.unsupported(config, techniques, dims)
-    knobs = (activation_offload_limit, flash_limit, liger_limit, tf32_limit)
+    knobs = (activation_offload_limit, flash_limit, window_limit, liger_limit, tf32_limit)
     limits = (limit(config, engine, techniques, dims) for limit in knobs)
     reason = lacks or next(filter(None, limits), None)
     return Skip(code=SkipCode.UNSUPPORTED, reason=reason) if reason else None

@@ -45,6 +45,15 @@ def planned(plan, tmp_path: Path) -> Planned:
     return of
 
 
+def test_fused_attention_of_windows_is_refused_where_they_are_shorter_than_sequences(planned):
+    mistral = {"model_type": "mistral", "architectures": ["MistralForCausalLM"], "num_hidden_layers": 2}
+    long, whole = (planned("method=F", f"data.seq_len={length}", **mistral) for length in (101, 100))
+    assert "attends within 100 tokens: set data.seq_len=100 or less, or leave F out" in str(long.skip)
+    assert "within 100" not in str(whole.skip)
+    assert "within 100" not in str(planned("method=Naive", "data.seq_len=101", **mistral).skip)
+    assert "within 100" not in str(planned("method=F", "data.seq_len=101", sliding_window=None, **mistral).skip)
+
+
 def test_parameters_flops_and_state(planned):
     """State by hand: mixed precision has 2 bytes of weights and 12 of the optimizer's, partitioned by Z1."""
     made, counted = planned("method=Z1", "data.seq_len=256"), read_architecture(GPT_OSS)
