@@ -29,7 +29,7 @@ from llmexp.training.predict.calibration import Evidence, multipliers_of
 from llmexp.training.predict.interval import ONE_NODE, kind_of
 from llmexp.training.predict.predictor import predictor_of
 
-# Of runs that ran, and of the errors of steps on one node, in percent.
+# Of runs that ran, and of the errors of steps that llmexp would start, in percent.
 _NO, _OFF = 3.0, 12.0
 
 
@@ -187,8 +187,9 @@ def median_over_sources(rows: Sequence[Judged], *, one_kept: bool = False) -> fl
 def published_figures() -> Iterator[Figure]:
     """Yield the errors over sources, of all rows and of those on one node, and how often a no was said of what ran."""
     rows = judged()
+    started = [one for one in rows if not one.planned.skipped]
     one_node = [one for one in rows if one.planned.plan and kind_of(one.planned.plan) == ONE_NODE]
-    for name, some in (("", rows), (" on one node", one_node)):
+    for name, some in (("", rows), (" that llmexp would start", started), (" on one node", one_node)):
         for kept, words in ((False, ""), (True, ", with one of its runs kept")):
             sources = [each.off_with_one if kept else each.off for each in by(some, "source")]
             medians = np.array([median(off) for off in sources if off])
