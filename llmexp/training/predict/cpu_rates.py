@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from llmexp.errors import ConfigError
 from llmexp.machine import processor
-from llmexp.record.calibration import TASK, read_limits
+from llmexp.record.calibration import TASK
 from llmexp.record.result import ResultPoint, RunResult
 from llmexp.training.plan.training_plan import TrainingPlan
+from llmexp.training.predict.micro_results import micro_results, name_of
 
 MICROBENCHMARKS = "microbenchmarks of this processor"
 _FAST = "time_p5_s"
@@ -64,7 +63,7 @@ def cpu_rates(plan: TrainingPlan) -> CpuRates | None:
     if plan.config.hardware.device != "cpu":
         return None
     wanted = processor.model(), threads_of(plan)
-    found = [result for result in _micro_results(Path(plan.config.sweep.outputs)) if _machine(result) == wanted]
+    found = [result for result in micro_results(Path(plan.config.sweep.outputs)) if _machine(result) == wanted]
     latest = max((one for one in found if one.processes == plan.processes), key=lambda one: one.ended_at, default=None)
     if latest is None:
         return None
@@ -92,25 +91,6 @@ def _machine(result: RunResult) -> tuple[Any, ...]:
     return (environment.get("cpu") or {}).get("model"), environment.get("torch_threads")
 
 
-def _micro_results(outputs: Path) -> Iterator[RunResult]:
-    for path in outputs.glob(f"*/{TASK}_*/result.json"):
-        try:
-            found = path.stat()
-            result = _read(path, found.st_mtime_ns, found.st_size)
-        except OSError:
-            continue
-        if result:
-            yield result
-
-
-@lru_cache(maxsize=64)
-def _read(path: Path, *stamp: int) -> RunResult | None:
-    try:
-        return read_limits(path)
-    except ConfigError:
-        return None
-
-
 def _fastest(results: Sequence[RunResult]) -> list[ResultPoint]:
     """Return each point of the run that was the fastest there."""
     found: dict[str, ResultPoint] = {}
@@ -126,7 +106,7 @@ def _rates(
     """Return the rates that points of a rank, and of all together, have in this dtype; None where they lack one."""
     try:
         return CpuRates(
-            run=f"{result.sweep}/{TASK} {result.id}",
+            run=name_of(result),
             flop_s=_each(points, ("gemm",), ("m", "n", "k"), dtype) / 2,
             element_s=_each(points, ("rms_norm",), ("tokens", "hidden"), dtype),
             logit_s=_each(points, ("cross_entropy",), ("tokens", "vocab"), dtype),

@@ -1,4 +1,4 @@
-"""The rates of a machine: fitted to published runs on it, else from measured kernels, else from its data sheet."""
+"""The rates of a machine: fitted to published runs on it, else measured here, else carried or from its data sheet."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from typing import Any
 import yaml
 
 from llmexp.training.plan.training_plan import TrainingPlan
+from llmexp.training.predict.micro_results import card_rates
 from llmexp.training.predict.rank_groups import Group, bytes_per_s, delay_s, group_of
 
 # The paper's servers have eight cards, whose links are fitted.
 _FITTED_GROUP = Group(8, 8, 1, 8)
 FITTED, CARRIED, DATA_SHEET = "runs on this hardware", "measured kernels", "its data sheet"
+MEASURED = "microbenchmarks of this hardware"
 
 
 @dataclass(frozen=True)
@@ -87,9 +89,10 @@ def constants() -> dict[str, Any]:
 def rates_of(plan: TrainingPlan, known: Mapping[str, Any] | None = None) -> tuple[Rates, str]:
     """Return the rates of a plan's machine, and what they go by.
 
-    `missing` has to have nothing to say of the plan. `known` stands in the place of the carried constants.
+    `missing` has to have nothing to say of the plan. `known` stands in the place of the carried constants, and of what
+    has been measured here.
     """
-    known, hardware = known or constants(), plan.config.hardware
+    judged, known, hardware = known is not None, known or constants(), plan.config.hardware
     own: dict[str, float] = known["hardware"].get(hardware.name, {})
     architecture = hardware.architecture or ""
     carried = {name: by[architecture] for name, by in known["carried"].items() if architecture in by}
@@ -97,7 +100,9 @@ def rates_of(plan: TrainingPlan, known: Mapping[str, Any] | None = None) -> tupl
         carried["attention_share"] = carried["fa2_attention_share"]
     products, links = plan.config.precision.products, known["links"]
     peak = hardware.peak_flops_per_s[products]
+    here = (None if own or judged else card_rates(plan)) or ({}, "")
     rates = known["typical"] | carried | known["shared"] | own | _links(plan, links, own.get("link_bytes_per_s"))
+    rates |= here[0]
     rates |= {
         "peak_flops_per_s": peak,
         "memory_bytes_per_s": hardware.memory_bandwidth_bytes_per_s,
@@ -106,7 +111,7 @@ def rates_of(plan: TrainingPlan, known: Mapping[str, Any] | None = None) -> tupl
         "host_link_bytes_per_s": (hardware.host_link_bandwidth_bytes_per_s or 1.0) * links["host_link_share"],
     }
     names = {field.name for field in fields(Rates)}
-    source = FITTED if own else CARRIED if carried else DATA_SHEET
+    source = FITTED if own else f"{MEASURED} ({here[1]})" if here[1] else CARRIED if carried else DATA_SHEET
     return Rates(**{name: value for name, value in rates.items() if name in names}), source
 
 
