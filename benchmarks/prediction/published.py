@@ -30,7 +30,7 @@ from llmexp.training.predict.interval import ONE_NODE, kind_of
 from llmexp.training.predict.predictor import predictor_of
 
 # Of runs that ran, and of the errors of steps that llmexp would start, in percent.
-_NO, _OFF = 3.0, 12.0
+_NO, _OFF, _CALIBRATED = 3.0, 12.0, 10.0
 
 
 @dataclass(frozen=True)
@@ -195,6 +195,8 @@ def published_figures() -> Iterator[Figure]:
             medians = np.array([median(off) for off in sources if off])
             limit = None if kept or not name else _OFF
             yield of_errors(f"published speeds{name}, median over sources{words}", medians, np.median, limit)
+    kept_one = np.array([off for each in by(started, "source") for off in each.off_with_one])
+    yield of_errors("published runs that one of their source and card calibrates", kept_one, np.median, _CALIBRATED)
     said = [one.fits for one in rows if one.fits]
     yield rate("no is said of a published run", said.count("no"), len(said), limit=_NO)
 
