@@ -14,6 +14,7 @@ import yaml
 
 from benchmarks.figure import Figure
 from benchmarks.interval import Interval
+from benchmarks.prediction.errors import of_errors
 from benchmarks.prediction.fit import Vector
 from benchmarks.prediction.served import PUBLISHED, Measured
 from benchmarks.prediction.served_fit import Left, ServedJudge, constants_of, weights
@@ -30,7 +31,6 @@ NAMES = {"throughput": "throughput", "tpot": "TPOT", "ttft": "TTFT"}
 _LIMITS = {"throughput": 15.0, "tpot": 15.0, "ttft": None}
 # A 90 % interval may hold fewer than this only by chance.
 _HOLDS = 80.0
-_RESAMPLED = 2000
 _WORST = 12
 _HEAD = """\
 # Written by `python -m benchmarks.prediction.serving`; llmexp/serving/predict/rates.py says what each number is.
@@ -154,12 +154,8 @@ def _ends(rows: Sequence[Measured], errors: Vector) -> list[float]:
 
 def _over_sources(kind: PredictedKind, part: Left) -> Figure:
     """Return the median over sources of their median errors, with its interval over resampled sources."""
-    errors = np.array([100 * error for _, error in part.of_sources()])
-    draws = np.random.default_rng(0)
-    values = [float(np.median(draws.choice(errors, len(errors)))) for _ in range(_RESAMPLED)]
-    low, high = np.quantile(values, [0.025, 0.975])
-    whole = Interval(100 * part.median, float(low), float(high))
-    return Figure(f"median error of {NAMES[kind]}, a source left out", "%", whole, len(errors), limit=_LIMITS[kind])
+    off = np.array([error for _, error in part.of_sources()])
+    return of_errors(f"median error of {NAMES[kind]}, a source left out", off, np.median, _LIMITS[kind])
 
 
 def _by_kind(left: Left) -> Iterator[str]:

@@ -27,7 +27,14 @@ _RATES = {
         "dequantized_bytes": 1,
     },
     LAUNCHES: {"launch_s": 1},
-    COMMUNICATION: {"link_bytes_per_s": -1, "zero3_layer_s": 1},
+    COMMUNICATION: {
+        "link_bytes_per_s": -1,
+        "tensor_bytes_per_s": -1,
+        "context_bytes_per_s": -1,
+        "expert_bytes_per_s": -1,
+        "stage_bytes_per_s": -1,
+        "zero3_layer_s": 1,
+    },
     UPDATE: {"fused_update": 1, "unfused_update": 1},
     HOST: {"host_s_per_parameter": 1, "fetch_s": 1},
 }

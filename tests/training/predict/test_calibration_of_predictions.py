@@ -52,6 +52,22 @@ def test_many_runs_move_the_multipliers_all_the_way() -> None:
     assert max(abs(run.error(found)) for run in many()) < 0.06
 
 
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (("parallelism.tp=8",), "tensor parallelism"),
+        (("parallelism.cp=2", "data.seq_len=4096"), "context parallelism"),
+        (("parallelism.pp=2", "batch.accumulation=4"), "pipeline"),
+    ],
+)
+def test_slower_links_lengthen_every_kind_of_parallelism(words: tuple[str, ...], part: str) -> None:
+    own = [word for word in WORDS if not word.startswith(("optimizer", "data"))]
+    predictor = predictor_of(make_plan(*own, "engine=megatron", "method=F", *words))
+    usual, slow = (predictor.step({COMMUNICATION: times}).parts_s for times in (1.0, 50.0))
+    assert slow[part] > 1.02 * usual[part]
+    assert slow["forward"] == usual["forward"]
+
+
 def test_one_run_moves_its_own_class_partly_and_leaves_the_others() -> None:
     run = evidence("Z2+O")
     found = multipliers_of([run])
