@@ -33,6 +33,7 @@ FLOORS = (
     ("doctor", "frame", "slurm", "tasks", "micro.plan"),
     ("micro", "serving", "training"),
     ("launchers", "paper", "sweep"),
+    ("advice",),
     ("answers",),
     ("cli",),
     ("hydra_plugins", "__main__", "extend", "extend_ranks"),

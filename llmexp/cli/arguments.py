@@ -20,6 +20,7 @@ from llmexp.version import __version__
 COMMAND_NAMES = (
     "init",
     "plan",
+    "advise",
     "calibrate",
     "report",
     "compare",

@@ -28,7 +28,7 @@ def plan_table(costs: Sequence[Cost], budget: TrainingBudget | None = None) -> s
     headers += [f"{budget.words}" if budget else "", "USD", "note"]
     rows = [[str(number), *_cells(cost, notes, budget)] for number, cost in enumerate(costs, 1)]
     kept = [place for place, header in enumerate(headers) if header in _STAYING or any(row[place] for row in rows)]
-    table = _aligned([[row[place] for place in kept] for row in [headers, *rows]])
+    table = aligned([[row[place] for place in kept] for row in [headers, *rows]])
     return "\n".join([*table, *_legend(costs), *(f"({number}) {note}" for number, note in enumerate(notes, 1))])
 
 
@@ -91,7 +91,7 @@ def _rate(costs: Sequence[Cost]) -> str:
     return costs[0].plan.rate_unit
 
 
-def _aligned(rows: list[list[str]]) -> list[str]:
+def aligned(rows: list[list[str]]) -> list[str]:
     """Return lines with their columns aligned: words to the left, numbers to the right."""
     columns = list(zip(*rows, strict=True))
     widths = [max(map(len, column)) for column in columns]

@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 def jobs_of(args: Namespace) -> list[Job]:
     """Plan what the overrides say and start nothing."""
-    with _sweep(args) as (loader, master):
+    with sweep_of(args) as (loader, master):
         return plan_jobs(loader, master)
 
 
 def jobs_and_launcher(args: Namespace) -> tuple[list[Job], DictConfig]:
     """Plan the same, and return with it the launcher's own keys as they are composed."""
-    with _sweep(args) as (loader, master):
+    with sweep_of(args) as (loader, master):
         return plan_jobs(loader, master), master.hydra.launcher
 
 
 def answers_of(args: Namespace) -> list[tuple[Sequence[str], RunPlan | ConfigError]]:
     """Plan the same, and return for each run its plan or the error that says why it has none."""
-    with _sweep(args) as (loader, master):
+    with sweep_of(args) as (loader, master):
         return list(answers(loader, master, choices_of(loader, master)))
 
 
@@ -68,7 +68,7 @@ def search_path(folder: Path | None) -> list[str]:
 
 
 @contextmanager
-def _sweep(args: Namespace) -> Iterator[tuple[ConfigLoader, DictConfig]]:
+def sweep_of(args: Namespace) -> Iterator[tuple[ConfigLoader, DictConfig]]:
     """Compose the sweep that the overrides describe."""
     folder = own_folder(args)
     with hydra_app(folder) as hydra:

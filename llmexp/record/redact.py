@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from llmexp.record.token_forms import FORMS
@@ -81,6 +81,7 @@ def redact_all(values: Any) -> Any:
     return [redact_all(value) for value in values] if isinstance(values, list | tuple) else values
 
 
+@lru_cache(4096)
 def secret_in(text: str) -> str:
     """Name the kind of secret that a text holds; empty where none is found."""
     if _LOGIN.search(text) or _QUERY_SECRET.search(text):

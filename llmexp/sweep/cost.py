@@ -61,6 +61,8 @@ class Speed:
     by: str
     elsewhere: bool = False
     """Tell whether it was published of another batch, length or number of devices, which `by` names."""
+    is_own: bool = False
+    """Tell whether this very run was measured before."""
 
 
 @dataclass(frozen=True)
@@ -237,7 +239,7 @@ def _speed(plan: RunPlan, history: _History) -> Speed | None:
     if nearest := history.nearest(plan):
         outputs, is_same = plan.config.sweep.outputs, nearest.id == plan.id
         said = f"this run before in {outputs}" if is_same else f"a run like it in {outputs}, of the nearest batch"
-        return Speed((nearest.rate or 0.0) / plan.devices, said)
+        return Speed((nearest.rate or 0.0) / plan.devices, said, is_own=is_same)
     published = published_speed(plan)
     return Speed(*published, elsewhere=published_rate(plan) is None) if published else None
 

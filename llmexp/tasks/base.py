@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -28,6 +28,8 @@ from llmexp.schema import RunConfig
 
 C = TypeVar("C", bound=RunConfig)
 P = TypeVar("P", bound=RunPlan)
+# Plans a command line with these words by key besides; None where they cannot be combined with it.
+PlanWith = Callable[[Mapping[str, str]], P | None]
 
 
 class TaskPlanning(ABC, Generic[C, P]):
@@ -64,6 +66,18 @@ class TaskPlanning(ABC, Generic[C, P]):
         Raises ConfigError for what cannot be traced.
         """
         raise ConfigError(f"--trace-memory: applies to training only, and task={plan.config.task.name} does not")
+
+    def options(self, plan_with: PlanWith[P], fixed: Mapping[str, str]) -> Iterator[P]:
+        """Yield the plans of what the keys that are not `fixed` leave open, without those that nobody would choose.
+
+        Among them are the least of each kind that do not fit, so that what comes nearest can be told. Raises
+        ConfigError for a task that has none.
+        """
+        raise ConfigError("llmexp advise: applies to training and serving only: set task=pretrain, finetune or serve")
+
+    def changes_mathematics(self, plan: P) -> Sequence[str]:
+        """Return, in a few words each, what the run computes otherwise than a plain one does, such as 4-bit weights."""
+        return ()
 
     def warning(self, plan: P) -> str:
         """Return a warning to read before the run starts, such as why a precision was chosen, or an empty string."""

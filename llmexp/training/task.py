@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from math import isfinite
@@ -17,8 +17,10 @@ from llmexp.record.memory import Fit
 from llmexp.record.result import Doubt, DoubtKind, Metric, ResultPoint, RunResult, RunStatus
 from llmexp.record.samples import StepSample, TrainingSummary
 from llmexp.report.row import Row
-from llmexp.tasks.base import Task
+from llmexp.tasks.base import PlanWith, Task
 from llmexp.tasks.resolve import resolve
+from llmexp.training.advice.mathematics import changes_of
+from llmexp.training.advice.options import options
 from llmexp.training.config import TrainingConfig
 from llmexp.training.convergence import divergence
 from llmexp.training.describe import describe, precision_note
@@ -85,6 +87,14 @@ class Training(Task[TrainingConfig, TrainingPlan]):
     def trace_memory(self, plan: TrainingPlan) -> str:
         """Return the parts of a rank's memory at the moments that decide, beside those of the formula."""
         return traced_table(plan, trace_memory(plan))
+
+    def options(self, plan_with: PlanWith[TrainingPlan], fixed: Mapping[str, str]) -> Iterator[TrainingPlan]:
+        """Yield engines, layouts, methods and precisions, each with the largest batch that fits."""
+        return options(plan_with, fixed)
+
+    def changes_mathematics(self, plan: TrainingPlan) -> Sequence[str]:
+        """Say what may change the loss at equal tokens."""
+        return changes_of(plan)
 
     def warning(self, plan: TrainingPlan) -> str:
         """Say what precision=auto chose, or what bf16 costs here."""

@@ -1,0 +1,87 @@
+"""The ranking of options as text: the choice in words, then a line an option."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from llmexp.advice.goal import Goal
+from llmexp.advice.option import Option
+from llmexp.advice.ranking import Ranking
+from llmexp.cli.plan_table import WIDTH, aligned
+from llmexp.record.digits import GIB, rounded
+from llmexp.record.duration import duration
+
+DECIDING = 3
+
+
+def advice_text(ranking: Ranking, top: int) -> str:
+    """Return what to choose, and the first options as a table, without the last newline."""
+    shown, perhaps = ranking.sure[:top], ranking.perhaps[:DECIDING]
+    lines = [*_choice(ranking), "", *_table(ranking.goal, shown, perhaps), "", *_legend(ranking)]
+    return "\n".join(lines)
+
+
+def _choice(ranking: Ranking) -> Iterator[str]:
+    first = ranking.first
+    assert first is not None
+    sure = "" if ranking.sure else " (if it fits)"
+    yield f"best by {ranking.goal.name}{sure}: llmexp {' '.join(first.plan.overrides)}"
+    plain = next((one for one in [*ranking.sure, *ranking.perhaps] if not one.changes), None)
+    if first.changes:
+        yield f"  it changes the mathematics: {', '.join(first.changes)}"
+        if plain:
+            yield f"best without that: llmexp {' '.join(plain.plan.overrides)}"
+    undecided = ranking.undecided
+    if len(undecided) > 1:
+        yield f"predictions cannot tell the first {len(undecided)} apart: measure them"
+
+
+def _table(goal: Goal, shown: Sequence[Option], perhaps: Sequence[Option]) -> list[str]:
+    options = [*perhaps, *shown]
+    shared = set.intersection(*(set(option.plan.overrides) for option in options)) if len(options) > 1 else set()
+    numbers = ["?"] * len(perhaps) + [str(number) for number in range(1, len(shown) + 1)]
+    rows = [
+        [number, *_cells(goal, option), _words(option, shared)] for number, option in zip(numbers, options, strict=True)
+    ]
+    headers = ["#", *_headers(goal), "words"]
+    kept = [place for place, header in enumerate(headers) if header and any(row[place] for row in rows)]
+    head, rule, *lines = aligned([[row[place] for place in kept] for row in [headers, *rows]])
+    return [head, rule[:WIDTH], *lines]
+
+
+def _headers(goal: Goal) -> list[str]:
+    training = [goal.training.words, "USD"] if goal.training else ["", ""]
+    return ["fits", "tokens/s", "from", "to", "GiB", "of", *training, "tokens/USD", "most time", "changes"]
+
+
+def _cells(goal: Goal, option: Option) -> list[str]:
+    low, high = option.interval
+    fit, cost = option.fit, option.training(goal.training) if goal.training else None
+    part, share = next(iter(option.bound.items()))
+    return [
+        option.verdict,
+        rounded(option.rate),
+        "measured" if option.measured else rounded(low),
+        "" if option.measured else rounded(high),
+        f"{fit.need / GIB:.1f}" if fit else "",
+        f"{fit.capacity / GIB:.1f}" if fit else "",
+        duration(cost.time_s) if cost else "",
+        rounded(cost.usd) if cost and cost.usd is not None else "",
+        rounded(option.tokens_per_usd) if option.tokens_per_usd else "",
+        f"{part} {share:.0%}",
+        ", ".join(option.changes),
+    ]
+
+
+def _words(option: Option, shared: Collection[str]) -> str:
+    """Return what tells an option from the others shown."""
+    return " ".join(word for word in option.plan.overrides if word not in shared)
+
+
+def _legend(ranking: Ranking) -> Iterator[str]:
+    first = ranking.first
+    assert first is not None
+    yield (
+        f"tokens/s of all devices, from the low to the high end in which 9 of 10 measured speeds lay, by "
+        f"{first.predicted.source}; {first.predicted.page}"
+    )

@@ -1,0 +1,104 @@
+"""The options of a command line, ranked: what `llmexp advise` prints, and `llmexp.advise` returns."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from llmexp.advice.goal import Goal
+from llmexp.advice.option import Option
+from llmexp.advice.ranking import Ranking, ranked
+from llmexp.cli.open_plans import open_plans
+from llmexp.cli.overrides import print_replaced
+from llmexp.errors import ConfigError
+from llmexp.record.digits import GIB, rounded
+from llmexp.record.plan import RunPlan
+from llmexp.registry import get_task
+from llmexp.sweep.cost import costs_of
+from llmexp.sweep.measuring import folder_of
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is wanted of the options besides what the overrides say."""
+
+    goal: Goal
+    plain: bool = False
+    """Only options that compute what a plain run does."""
+    global_batch: int | None = None
+    """Samples of a step of all replicas."""
+
+    @property
+    def fixed(self) -> Mapping[str, str]:
+        """What tasks are told besides the typed keys."""
+        return {} if self.global_batch is None else {"batch.global": str(self.global_batch)}
+
+
+def advised(args: Namespace, asked: Asked) -> Ranking:
+    """Rank what the overrides leave open; raises ConfigError, of one line, where there is nothing to choose."""
+    print_replaced(args.overrides)
+    plans = list(_plans(args, asked))
+    options = [Option(cost) for cost in costs_of(plans, [folder_of(plan) for plan in plans])]
+    kept = [option for option in options if not (asked.plain and option.changes)]
+    if not kept:
+        raise ConfigError("--plain: every option that these words leave changes the mathematics: leave --plain out")
+    _check_prices(kept, asked.goal)
+    ranking = ranked(kept, asked.goal)
+    if ranking.first is None:
+        raise ConfigError(f"nothing fits: {_nearest(ranking.misfits[0])}")
+    return _within_budget(ranking, asked.goal)
+
+
+def _plans(args: Namespace, asked: Asked) -> list[RunPlan]:
+    found: dict[str, RunPlan] = {}
+    for choice in open_plans(args):
+        task = get_task(choice.typed.config.task.name)
+        for plan in task.options(choice.plan_with, choice.fixed | dict(asked.fixed)):
+            found[plan.id] = plan
+    return list(found.values())
+
+
+def _check_prices(options: list[Option], goal: Goal) -> None:
+    hardware = next((one.plan.config.hardware.name for one in options if one.price_per_hour_usd is None), None)
+    budget = options[0].plan.config.budget.usd
+    if hardware and (goal.name == "tokens_per_usd" or (budget is not None and goal.training)):
+        what = f"goal={goal.name}" if goal.name == "tokens_per_usd" else f"budget.usd={budget:g}"
+        raise ConfigError(
+            f"{what}: hardware={hardware} has no price: set hardware.price_per_device_hour_usd, what you pay "
+            "for an hour of a device"
+        )
+
+
+def _within_budget(ranking: Ranking, goal: Goal) -> Ranking:
+    """Leave out what a training would cost too much with; raises ConfigError where nothing is left."""
+    assert ranking.first is not None
+    limits = ranking.first.plan.config.budget
+    if goal.training is None or not (limits.usd or limits.device_hours):
+        return ranking
+    training = goal.training
+
+    def affordable(option: Option) -> bool:
+        cost = option.training(training)
+        return (cost.usd or 0.0) <= (limits.usd or float("inf")) and cost.device_hours <= (
+            limits.device_hours or float("inf")
+        )
+
+    kept = Ranking(goal, [*filter(affordable, ranking.sure)], [*filter(affordable, ranking.perhaps)], ranking.misfits)
+    if kept.first is None:
+        cheapest = min([*ranking.sure, *ranking.perhaps], key=lambda one: one.training(training).device_hours)
+        raise ConfigError(
+            f"the budget buys no training of {training.words}: the cheapest takes {cheapest.training(training).words}"
+        )
+    return kept
+
+
+def _nearest(option: Option) -> str:
+    """Say what comes nearest, and what it lacks."""
+    words, fit = " ".join(option.plan.overrides), option.fit
+    if fit is None or fit.need <= fit.capacity:
+        return f"{words} comes nearest, but its states {option.plan.skip or 'exceed the host memory'}"
+    return (
+        f"{words} comes nearest, and needs {rounded(fit.need / GIB)} GiB of a device, which has "
+        f"{rounded(fit.capacity / GIB)}"
+    )

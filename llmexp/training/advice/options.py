@@ -1,0 +1,185 @@
+"""The options of a training: engines, layouts and methods with the largest batch that fits, then what speeds them up.
+
+Memory grows with the batch, and the time of a token falls. So the largest power of two decides each method, and what
+does not fit with one sequence is not looked at further.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from llmexp.errors import ConfigError
+from llmexp.launch.preflight import certain_skip
+from llmexp.record.skip import SkipCode
+from llmexp.tasks.base import PlanWith
+from llmexp.training.advice.layouts import layouts
+from llmexp.training.advice.mathematics import changes_of
+from llmexp.training.advice.methods import joined, methods
+from llmexp.training.plan.fit import fit_of
+from llmexp.training.plan.training_plan import TrainingPlan
+from llmexp.training.planning import training_engine
+from llmexp.training.predict.prediction import ENGINES, unpredicted
+
+GLOBAL = "batch.global"
+# More positions of a pass than these make no kernel faster.
+MOST_POSITIONS = 1 << 17
+# Passes of a pipeline's step where no global batch is asked for: its stages wait for a fifth of the time.
+PASSES_A_STAGE = 4
+# The fastest of each mathematics that are tried with what layout and method leave open.
+TRIED_FURTHER = 3
+_SMALLER_STATES = ({"precision": "bf16_pure"}, {"optimizer": "adamw8bit"})
+_LIGER = {"kernels.liger": "true"}
+
+
+@dataclass(frozen=True)
+class _Structure:
+    """The words of an engine, a layout and a method; the replicas of the data and the stages that they mean."""
+
+    words: Mapping[str, str]
+    replicas: int
+    stages: int
+
+    @property
+    def kind(self) -> tuple[str, ...]:
+        """What an engine may lack does not depend on the sizes of degrees, but on which there are."""
+        sizes = "parallelism."
+        return tuple(sorted(key if key.startswith(sizes) else f"{key}={value}" for key, value in self.words.items()))
+
+    def with_words(self, words: Mapping[str, str]) -> _Structure:
+        return replace(self, words={**self.words, **words})
+
+
+@dataclass(frozen=True)
+class _Found:
+    plan: TrainingPlan
+    structure: _Structure
+
+    @property
+    def fits(self) -> bool:
+        fit = fit_of(self.plan, self.plan.batch.micro)
+        return certain_skip(self.plan) is None and (fit is None or fit.verdict != "no")
+
+    @property
+    def rate(self) -> float:
+        return self.plan.predicted.rate if self.plan.predicted else 0.0
+
+
+def options(plan_with: PlanWith[TrainingPlan], fixed: Mapping[str, str]) -> Iterator[TrainingPlan]:
+    """Yield the options of a command line whose `fixed` keys are as typed; `batch.global` is the samples of a step."""
+    search = _Search(plan_with, fixed)
+    first = [found for structure in search.structures() for found in search.explored(structure)]
+    further = [
+        found
+        for structure in search.further([found for found in first if found.fits])
+        for found in search.batches(structure)
+    ]
+    if not first:
+        raise ConfigError(f"nothing to choose from: {search.reason}")
+    yield from {found.plan.id: found.plan for found in (*first, *further)}.values()
+
+
+class _Search:
+    def __init__(self, plan_with: PlanWith[TrainingPlan], fixed: Mapping[str, str]) -> None:
+        self._plan_with, self._fixed = plan_with, fixed
+        self._unsupported: set[tuple[str, ...]] = set()
+
+    def structures(self) -> Iterator[_Structure]:
+        """Yield engines, layouts and methods."""
+        for engine in [{}] if "engine" in self._fixed else [{"engine": name} for name in ENGINES]:
+            base = self._plan_with(engine)
+            if base is None:
+                continue
+            devices = base.config.hardware.devices_per_node * base.config.hardware.nodes
+            for layout in layouts(base.config, training_engine(base.config).degrees, self._fixed):
+                replicas = base.config.parallelism.dp or devices // (layout.tp * layout.pp * layout.cp)
+                structure = _Structure(engine | layout.words(self._fixed), replicas, layout.pp)
+                yield from self._with_methods(structure, base.config.task.name, replicas * layout.cp)
+
+    @property
+    def reason(self) -> str:
+        """Why the command line's own plan is no option."""
+        plan = self._plan_with({})
+        if plan is None:
+            return "the keys that are set leave no valid plan"
+        uneven = f"no whole number of passes makes a step of {self._fixed.get(GLOBAL)} samples"
+        return str(plan.skip or "") or unpredicted(plan) or uneven
+
+    def _with_methods(self, structure: _Structure, task: str, same_parameters: int) -> Iterator[_Structure]:
+        if "method" in self._fixed:
+            yield structure
+            return
+        fused = self._planned(structure.with_words({"method": "F"}), 1)
+        for method in methods(task, same_parameters, fused=fused is not None):
+            yield structure.with_words({"method": method})
+
+    def explored(self, structure: _Structure) -> list[_Found]:
+        """Return the batches of one structure, with smaller states where it does not fit without."""
+        found = self.batches(structure)
+        if not found or found[0].fits:
+            return found
+        if found[0].plan.techniques.adapter:
+            return found
+        smaller = [structure.with_words(words) for words in self._open(_SMALLER_STATES)]
+        return found + [each for structure in smaller for each in self.batches(structure)]
+
+    def further(self, fitting: Sequence[_Found]) -> Iterator[_Structure]:
+        """Yield the fastest of each mathematics with compilation, fused kernels and smaller states."""
+        classes = defaultdict(list)
+        for found in sorted(fitting, key=lambda found: found.rate, reverse=True):
+            classes[tuple(changes_of(found.plan))].append(found)
+        for fastest in classes.values():
+            for found in fastest[:TRIED_FURTHER]:
+                yield from self._with_levers(found)
+
+    def _with_levers(self, found: _Found) -> Iterator[_Structure]:
+        compiled = {"method": joined(*found.plan.atom_codes, "C")}
+        smaller = () if found.plan.techniques.adapter else _SMALLER_STATES  # an adapter's states are small
+        levers = (self._open([compiled]), self._open([_LIGER]), self._open(smaller))
+        for chosen in product(*([{}, *lever] for lever in levers)):
+            if words := {key: value for each in chosen for key, value in each.items()}:
+                yield found.structure.with_words(words)
+
+    def _open(self, choices: Sequence[Mapping[str, str]]) -> list[Mapping[str, str]]:
+        return [words for words in choices if not words.keys() & self._fixed.keys()]
+
+    def batches(self, structure: _Structure) -> list[_Found]:
+        """Return the largest batch that fits for sure, and the next one where it may fit; else that of one sequence."""
+        one = self._planned(structure, 1)
+        if one is None or "batch.micro" in self._fixed or not one.fits:
+            return [one] if one else []
+        sure = _largest_sure(one.plan)
+        sizes = [sure, 2 * sure] if sure else [1]
+        planned = [one if size == 1 else self._planned(structure, size) for size in sizes]
+        return [found for found in planned if found is not None and found.fits]
+
+    def _planned(self, structure: _Structure, micro: int) -> _Found | None:
+        """Return the plan of a batch; None where it would be skipped, but for its memory, or is not predicted."""
+        passes = self._passes(structure, micro)
+        if passes is None or structure.kind in self._unsupported:
+            return None
+        batch = {} if "batch.micro" in self._fixed else {"batch.micro": str(micro)}
+        plan = self._plan_with({**structure.words, **batch, **passes})
+        if plan and plan.skip and plan.skip.code is SkipCode.UNSUPPORTED:
+            self._unsupported.add(structure.kind)
+        return _Found(plan, structure) if plan and plan.predicted else None
+
+    def _passes(self, structure: _Structure, micro: int) -> Mapping[str, str] | None:
+        """Return the passes of a step; None where the global batch does not come out even."""
+        stages, asked = structure.stages, self._fixed.get(GLOBAL)
+        if "batch.accumulation" in self._fixed or (asked is None and stages == 1):
+            return {}
+        if asked is None:
+            return {"batch.accumulation": str(PASSES_A_STAGE * stages)}
+        passes, rest = divmod(int(asked), structure.replicas * micro)
+        return None if rest or not passes else {"batch.accumulation": str(passes)}
+
+
+def _largest_sure(plan: TrainingPlan) -> int:
+    """Return the largest power of two that fits for sure, of no more positions than make kernels faster; 0 for none."""
+    size = 1
+    while (fit := fit_of(plan, size)) and fit.verdict == "yes" and size * plan.config.data.seq_len <= MOST_POSITIONS:
+        size *= 2
+    return size // 2
