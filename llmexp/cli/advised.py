@@ -12,6 +12,7 @@ from llmexp.advice.ranking import Ranking, ranked
 from llmexp.cli.open_plans import open_plans
 from llmexp.cli.overrides import print_replaced
 from llmexp.errors import ConfigError
+from llmexp.launch.preflight import certain_skip
 from llmexp.record.digits import GIB, rounded
 from llmexp.record.plan import RunPlan
 from llmexp.registry import get_task
@@ -95,10 +96,8 @@ def _within_budget(ranking: Ranking, goal: Goal) -> Ranking:
 
 def _nearest(option: Option) -> str:
     """Say what comes nearest, and what it lacks."""
-    words, fit = " ".join(option.plan.overrides), option.fit
-    if fit is None or fit.need <= fit.capacity:
-        return f"{words} comes nearest, but its states {option.plan.skip or 'exceed the host memory'}"
-    return (
-        f"{words} comes nearest, and needs {rounded(fit.need / GIB)} GiB of a device, which has "
-        f"{rounded(fit.capacity / GIB)}"
-    )
+    words, fit, skip = " ".join(option.plan.overrides), option.fit, certain_skip(option.plan)
+    if fit is None or (fit.need <= fit.capacity and skip):
+        return f"{words} comes nearest: {skip.reason.partition(':')[0] if skip else 'its size is not known'}"
+    lacks = f"{rounded(fit.need / GIB)} GiB of a device, which has {rounded(fit.capacity / GIB)}"
+    return f"{words} comes nearest, and needs {lacks}"

@@ -102,7 +102,11 @@ def _fits(plan: RunPlan) -> str:
         return ""
     where = "a rank" if plan.config.hardware.device == "cpu" else "a device"
     why = {True: "; state alone is more", False: "; it would be tried anyway"}[fit.certain]
-    return f"{fit.verdict} ({sizes(fit)} {where}){why * (fit.verdict == 'no')}"
+    if fit.verdict != "no":
+        return f"{fit.verdict} ({sizes(fit)} {where})"
+    changes = get_task(plan.config.task.name).fitting(plan)
+    instead = f"; fits with {', or '.join(changes)}" if changes else ""
+    return f"no ({sizes(fit)} {where}){why}{instead}"
 
 
 def _speed(cost: Cost) -> str:

@@ -75,6 +75,10 @@ class TaskPlanning(ABC, Generic[C, P]):
         """
         raise ConfigError("llmexp advise: applies to training and serving only: set task=pretrain, finetune or serve")
 
+    def fitting(self, plan: P) -> Sequence[str]:
+        """Return changes, each of which makes a plan fit that does not; empty where none is known."""
+        return ()
+
     def changes_mathematics(self, plan: P) -> Sequence[str]:
         """Return, in a few words each, what the run computes otherwise than a plain one does, such as 4-bit weights."""
         return ()

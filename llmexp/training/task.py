@@ -19,6 +19,7 @@ from llmexp.record.samples import StepSample, TrainingSummary
 from llmexp.report.row import Row
 from llmexp.tasks.base import PlanWith, Task
 from llmexp.tasks.resolve import resolve
+from llmexp.training.advice.fitting import fitting
 from llmexp.training.advice.mathematics import changes_of
 from llmexp.training.advice.options import options
 from llmexp.training.config import TrainingConfig
@@ -91,6 +92,10 @@ class Training(Task[TrainingConfig, TrainingPlan]):
     def options(self, plan_with: PlanWith[TrainingPlan], fixed: Mapping[str, str]) -> Iterator[TrainingPlan]:
         """Yield engines, layouts, methods and precisions, each with the largest batch that fits."""
         return options(plan_with, fixed)
+
+    def fitting(self, plan: TrainingPlan) -> Sequence[str]:
+        """Return the smallest changes of method or batch that make the plan fit."""
+        return fitting(plan)
 
     def changes_mathematics(self, plan: TrainingPlan) -> Sequence[str]:
         """Say what may change the loss at equal tokens."""

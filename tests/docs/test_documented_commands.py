@@ -25,6 +25,7 @@ from llmexp.cli.app import CONFIG, hydra_app
 from llmexp.cli.arguments import COMMAND_NAMES, run_parser
 from llmexp.cli.commands import command as module_of
 from llmexp.cli.commands import command_in
+from llmexp.cli.commands.advise import asked_of
 from llmexp.cli.compose import Composer
 from llmexp.cli.jobs import answers, choices_of, expand, plan_of, words_of
 from llmexp.cli.overrides import accept
@@ -107,7 +108,7 @@ def of_llmexp(command: Command) -> tuple[str, ...] | None:
 def is_shown(command: Command) -> bool:
     """Tell whether the page shows what it prints, without anything being measured."""
     words = of_llmexp(command) or ()
-    return bool(command.output) and (words[:1] == ("plan",) or command.output.startswith("llmexp: "))
+    return bool(command.output) and (words[:1] in (("plan",), ("advise",)) or command.output.startswith("llmexp: "))
 
 
 RUNS = [command for command in TYPED if of_llmexp(command) and not is_shown(command)]
@@ -135,6 +136,8 @@ def test_llmexp_takes_it(command: Command, composed) -> None:
         plan(args, composed)
     elif len(words) > 1:  # alone it may be the command's name
         args = module_of(found[0]).parser().parse_intermixed_args(found[1])
+        if found[0] == "advise":
+            asked_of(args)
         if getattr(args, "overrides", []):
             plan(args, composed)
 

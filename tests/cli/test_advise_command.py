@@ -1,0 +1,86 @@
+"""What `llmexp advise` prints, and what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from llmexp.cli.arguments import run_parser
+from llmexp.cli.words import jobs_of
+
+CARD = ("model=7b", "hardware=rtx4090", "hardware.devices_per_node=1")
+
+
+def best(out: str) -> list[str]:
+    """The words of the first line, as somebody would type them."""
+    first = out.splitlines()[0]
+    assert first.startswith("best by ")
+    return first.partition(": llmexp ")[2].split()
+
+
+def test_the_best_comes_first_with_the_words_that_start_it(llmexp) -> None:
+    code, out, err = llmexp("advise", *CARD, "task=finetune")
+    assert (code, err) == (0, "")
+    words = best(out)
+    assert {*CARD} <= {*words}
+    (job,) = jobs_of(run_parser().parse_intermixed_args(words))
+    plan = job.plan
+    assert plan.skip is None
+    assert plan.techniques.adapter == "lora"
+    assert "it changes the mathematics: adapters only" in out
+    row = next(line for line in out.splitlines() if line.startswith("1  ") or line.startswith(" 1  "))
+    assert f"{plan.predicted.rate:,.0f}"[:2] in row
+    assert f"method={plan.method}" in row
+
+
+def test_plain_options_change_nothing(llmexp) -> None:
+    _, out, _ = llmexp("advise", *CARD, "task=finetune", "--plain")
+    assert "adapters only" not in out
+    assert any("O" in word.split("+") for word in best(out) if word.startswith("method="))
+
+
+def test_several_hardware_stand_side_by_side(llmexp) -> None:
+    words = ("model=13b", "hardware=a800,h100", "method=F+Z3,F+R+Z3", "hardware.price_per_device_hour_usd=2")
+    code, out, _ = llmexp("advise", *words, "goal=tokens_per_usd", "--for", "tokens=1e9")
+    assert code == 0
+    assert out.startswith("best by tokens_per_usd: llmexp ")
+    assert "hardware=h100" in best(out)
+    for head in ("1e9 tokens", "USD", "tokens/USD"):
+        assert head in out
+
+
+def test_as_many_rows_as_asked_for(llmexp) -> None:
+    _, out, _ = llmexp("advise", *CARD, "task=finetune", "--top", "2")
+    assert [line.split()[0] for line in out.splitlines() if line[:1].isdigit()] == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("goal=speed",), "unknown goal 'speed': choices are tokens_per_s, tokens_per_usd, time, fits"),
+        (("goal=time",), "goal=time: say of which training, as in --for tokens=1e9"),
+        (("--top", "0"), "--top 0: must be 1 or more"),
+        (("--global-batch", "0"), "--global-batch 0: must be 1 or more"),
+        (("--for", "epochs=3"), "--for epochs=3: only a run counts the data's records: write tokens="),
+        (("hardware.price_per_device_hour_usd=null", "goal=tokens_per_usd"), "hardware=rtx4090 has no price: set"),
+        (("--for", "tokens=1e12", "budget.usd=1"), "the budget buys no training of 1e12 tokens: the cheapest takes"),
+        (("model=70b",), "nothing fits: model=70b"),
+        (("method=L+F", "task=finetune", "--plain"), "every option that these words leave changes the mathematics"),
+        (("task=micro",), "applies to training and serving only"),
+        (("model=8b",), "model"),
+    ],
+)
+def test_wrong_words_are_told_in_one_line(words, said, llmexp) -> None:
+    code, out, err = llmexp("advise", *CARD, *words)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert len(err.strip().splitlines()) == 1 + any(word.startswith("model=") for word in words)
+
+
+def test_nothing_fits_names_what_comes_nearest(llmexp) -> None:
+    _, _, err = llmexp("advise", "model=70b", "hardware=rtx4090", "hardware.devices_per_node=1")
+    assert "comes nearest: needs at least 1284.8 GiB of host memory" in err
+
+
+def test_a_plan_that_does_not_fit_says_what_would(llmexp) -> None:
+    _, out, _ = llmexp("plan", "model=7b", "hardware=rtx4090", "method=F+Z3", "batch.micro=64")
+    assert "it would be tried anyway; fits with batch.micro=" in out
