@@ -27,6 +27,11 @@ class Option:
         return self.cost.plan
 
     @property
+    def machine(self) -> tuple[str, int]:
+        """The hardware and the number of its devices."""
+        return self.plan.config.hardware.name, self.plan.devices
+
+    @property
     def predicted(self) -> Prediction:
         """The prediction, which every option has."""
         assert self.plan.predicted is not None

@@ -63,12 +63,8 @@ def _useful(ordered: Sequence[Option], goal: Goal) -> list[Option]:
 
 def _replaces(other: Option, option: Option, goal: Goal) -> bool:
     """Tell whether the other one is as good and changes less, or changes the same in fewer words."""
-    if _machine(other) != _machine(option) or goal.value(other) < goal.value(option) * (1 - SAME):
+    if other.machine != option.machine or goal.value(other) < goal.value(option) * (1 - SAME):
         return False
     if set(other.changes) == set(option.changes):
         return _key(other, goal)[2] < _key(option, goal)[2] and goal.value(other) <= goal.value(option) * (1 + SAME)
     return set(other.changes) < set(option.changes)
-
-
-def _machine(option: Option) -> tuple[str, int]:
-    return option.plan.config.hardware.name, option.plan.devices

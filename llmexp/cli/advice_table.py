@@ -16,9 +16,18 @@ DECIDING = 3
 
 def advice_text(ranking: Ranking, top: int) -> str:
     """Return what to choose, and the first options as a table, without the last newline."""
-    shown, perhaps = ranking.sure[:top], ranking.perhaps[:DECIDING]
-    lines = [*_choice(ranking), "", *_table(ranking.goal, shown, perhaps), "", *_legend(ranking)]
+    shown, perhaps = _shown(ranking.sure, top), ranking.perhaps[:DECIDING]
+    lines = [*_choice(ranking), "", *_table(ranking.goal, shown, perhaps), "", *_legend([*perhaps, *shown])]
     return "\n".join(lines)
+
+
+def _shown(options: Sequence[Option], top: int) -> list[Option]:
+    """Return the first options, and the best of each machine that has none among them."""
+    shown = [*options[:top]]
+    for option in options[top:]:
+        if option.machine not in {one.machine for one in shown}:
+            shown.append(option)
+    return shown
 
 
 def _choice(ranking: Ranking) -> Iterator[str]:
@@ -78,10 +87,14 @@ def _words(option: Option, shared: Collection[str]) -> str:
     return " ".join(word for word in option.plan.overrides if word not in shared)
 
 
-def _legend(ranking: Ranking) -> Iterator[str]:
-    first = ranking.first
-    assert first is not None
+def _legend(options: Sequence[Option]) -> Iterator[str]:
+    sources = " and ".join(dict.fromkeys(option.predicted.source for option in options))
     yield (
-        f"tokens/s of all devices, from the low to the high end in which 9 of 10 measured speeds lay, by "
-        f"{first.predicted.source}; {first.predicted.page}"
+        f"tokens/s of all devices, between the ends in which 9 of 10 measured speeds lay, by {sources}; "
+        f"{options[0].predicted.page}"
     )
+    yield f"GiB of a device: what an option needs, of what there is{'; ?: may not fit' * _any_uncertain(options)}"
+
+
+def _any_uncertain(options: Sequence[Option]) -> bool:
+    return any(option.verdict == "uncertain" for option in options)

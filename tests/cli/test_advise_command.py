@@ -48,6 +48,18 @@ def test_several_hardware_stand_side_by_side(llmexp) -> None:
         assert head in out
 
 
+def test_every_hardware_has_its_best(llmexp) -> None:
+    words = ("model=7b", "hardware=rtx4090,a100,l40s", "hardware.devices_per_node=1", "task=finetune", "method=L+F+R")
+    _, out, _ = llmexp("advise", *words, "goal=tokens_per_usd", "--top", "1")
+    rows = [line for line in out.splitlines() if line[:1].isdigit()]
+    assert len(rows) == 3
+    assert {word for row in rows for word in row.split() if word.startswith("hardware=")} == {
+        "hardware=rtx4090",
+        "hardware=a100",
+        "hardware=l40s",
+    }
+
+
 def test_as_many_rows_as_asked_for(llmexp) -> None:
     _, out, _ = llmexp("advise", *CARD, "task=finetune", "--top", "2")
     assert [line.split()[0] for line in out.splitlines() if line[:1].isdigit()] == ["1", "2"]
