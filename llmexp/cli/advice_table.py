@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 
 from llmexp.advice.goal import Goal
+from llmexp.advice.losses import losses_known
 from llmexp.advice.option import Option
 from llmexp.advice.ranking import Ranking
 from llmexp.cli.plan_table import WIDTH, aligned
@@ -18,6 +20,9 @@ def advice_text(ranking: Ranking, top: int) -> str:
     """Return what to choose, and the first options as a table, without the last newline."""
     shown, perhaps = _shown(ranking.sure, top), ranking.perhaps[:DECIDING]
     lines = [*_choice(ranking), "", *_table(ranking.goal, shown, perhaps), "", *_legend([*perhaps, *shown])]
+    if any(option.changes for option in [*shown, *perhaps]):
+        first = [*shown, *perhaps][0].plan
+        lines += losses_known(Path(first.config.sweep.outputs), first)
     return "\n".join(lines)
 
 
