@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 
 from llmexp.launch.attempt import check_still_mine
+from llmexp.launch.early_end import early_end
 from llmexp.launch.ending import Ending
 from llmexp.launch.follow import Silence
 from llmexp.launch.host_memory import HostMemory
@@ -57,6 +58,8 @@ def watch(agent: Agent | Group, repeat: Path, limits: Limits, tick: Callable[[],
         check_still_mine(RunFolder(repeat.parent))
         if exhausted := memory.exhausted(lambda: processes_of(repeat)):
             return exhausted
+        if early := early_end(repeat):
+            return early
         if reached := limits.reached(silence):
             agent.ask_for_stacks(RunFolder(repeat.parent).rank_processes())
             agent.ends_within(STACKS_S)
