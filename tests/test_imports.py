@@ -66,6 +66,7 @@ ONLY_IN = {
     "wandb": ("record.trackers.wandb",),
     "jinja2": ("report.page",),
     "submitit": ("slurm.submit",),
+    "optuna": ("sweep.search.study", "sweep.search.sampling"),
     "pynvml": ("machine.accelerators.nvml",),
     "amdsmi": ("machine.accelerators.amd_board",),
     "numpy": ("traces",),
@@ -124,6 +125,7 @@ LAZY = (
     "jinja2",
     "tensorboard",
     "wandb",
+    "optuna",
 )
 
 # These are imported by those who need what is heavy: ranks, and who reads a trace or many runs.
@@ -136,6 +138,8 @@ HEAVY = (
     "cli.timeline",
     "record.shared_parts",
     "record.mlflow.confined",
+    "sweep.search.study",
+    "sweep.search.sampling",
 )
 
 

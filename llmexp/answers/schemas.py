@@ -13,6 +13,7 @@ from llmexp.answers.claims import ClaimsDecided
 from llmexp.answers.compared import Compared
 from llmexp.answers.planned import PlannedRun
 from llmexp.answers.reported import RunsReported
+from llmexp.answers.searched import TrialSearched
 from llmexp.answers.tables import TablesFilled
 from llmexp.errors import unknown
 
@@ -20,6 +21,7 @@ ANSWERS: dict[str, TypeAdapter[Any]] = {
     "plan": TypeAdapter(PlannedRun),
     "report": TypeAdapter(RunsReported),
     "compare": TypeAdapter(Compared),
+    "search": TypeAdapter(TrialSearched),
     "findings": TypeAdapter(ClaimsDecided),
     "tables": TypeAdapter(TablesFilled),
 }

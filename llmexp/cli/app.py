@@ -31,6 +31,7 @@ CONFIG = "config"
 # They import this room, and Hydra wants them where they are. An editable install hides that from Hydra's own search.
 PLUGINS = {
     "hydra_plugins.llmexp_sweeper.sweeper": "LlmexpSweeper",
+    "hydra_plugins.llmexp_sweeper.search": "SearchSweeper",
     "hydra_plugins.llmexp_local.launcher": "LocalLauncher",
     "hydra_plugins.llmexp_slurm.launcher": "SlurmLauncher",
 }

@@ -25,6 +25,7 @@ COMMAND_NAMES = (
     "report",
     "compare",
     "ab",
+    "search",
     "status",
     "logs",
     "trace",

@@ -25,6 +25,7 @@ from llmexp.record.plan import RunPlan
 from llmexp.record.reading import plain
 from llmexp.sweep.cost import Cost, costs_of
 from llmexp.sweep.measuring import folder_of
+from llmexp.sweep.search.searching import Searched
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -93,10 +94,11 @@ def planned(args: Namespace) -> Planned:
 
 @dataclass(frozen=True)
 class Swept:
-    """A sweep that has ended: the exit code of its command, and the plans of its runs."""
+    """A sweep that has ended: the exit code of its command, the plans of its runs, and what came of a search."""
 
     code: int
     plans: Sequence[RunPlan]
+    searched: Searched | None
 
 
 def sweep(hydra: Hydra, overrides: list[str], *, configures_logging: bool = True) -> Swept:
@@ -106,7 +108,7 @@ def sweep(hydra: Hydra, overrides: list[str], *, configures_logging: bool = True
     """
     task = PlannedTask()
     code = hydra.multirun(CONFIG, task, overrides, with_log_configuration=configures_logging)
-    return Swept(int(code), task.swept)
+    return Swept(int(code), task.swept, task.searched)
 
 
 def idle_task() -> str:

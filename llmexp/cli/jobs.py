@@ -62,7 +62,7 @@ def plan_jobs(loader: ConfigLoader, master: DictConfig) -> list[Job]:
         raise impossible[0]
     for reason in impossible:
         print(f"llmexp: left out: {reason}", file=sys.stderr)
-    _check_that_all_counts(list(jobs.values()))
+    check_that_all_counts(list(jobs.values()))
     return told_apart(list(jobs.values()))
 
 
@@ -123,13 +123,24 @@ def expand(loader: ConfigLoader, words: Sequence[str], cells: Sequence[Mapping[s
         for cell in cells or [{}]
     ]
     found: list[list[str]] = []
-    for job in multiplied(parser.parse_overrides(list(words))):
+    typed_words = parser.parse_overrides(list(words))
+    _check_that_values_can_be_listed(typed_words)
+    for job in multiplied(typed_words):
         own = {key: value for key, _, value in (word.partition("=") for word in as_typed(job))}
         for cell in select(parsed, own):
             found += [
                 job + rest for rest in multiplied([override for override in cell if override.key_or_group not in own])
             ]
     return [list(job) for job in dict.fromkeys(tuple(job) for job in found)]
+
+
+def _check_that_values_can_be_listed(words: Sequence[Override]) -> None:
+    for word in words:
+        if word.is_interval_sweep():
+            line = as_typed([str(word.input_line)])[0]
+            raise ConfigError(
+                f"{line}: a sweep cannot list the values of an interval: write some with commas, or use llmexp search"
+            )
 
 
 def select(cells: list[list[Override]], job: Mapping[str, str]) -> list[list[Override]]:
@@ -180,7 +191,7 @@ def told_apart(jobs: Sequence[Job]) -> list[Job]:
     ]
 
 
-def _check_that_all_counts(jobs: Sequence[Job]) -> None:
+def check_that_all_counts(jobs: Sequence[Job]) -> None:
     """Raise ConfigError for a key that changes nothing in any run of the sweep.
 
     Otherwise the runs would not be those that the user asked for.

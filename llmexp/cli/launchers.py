@@ -26,6 +26,7 @@ from llmexp.record.writing import now
 from llmexp.sweep.interleaved import check_one_driver
 from llmexp.sweep.measuring import folder_of, joined, measure
 from llmexp.sweep.runner import Runner
+from llmexp.sweep.search.searching import Searched
 from llmexp.sweep.share import settle
 
 # A job returns this if another driver measures its run.
@@ -67,10 +68,11 @@ class PlannedTask:
         """Start without plans.
 
         `plans` holds those of the launched jobs by number; if it is empty, each job is planned where it is called.
-        `swept` are those of the whole sweep when it has ended.
+        `swept` are those of the whole sweep when it has ended, `searched` is what came of it where it was a search.
         """
         self.plans: Sequence[RunPlan] = ()
         self.swept: Sequence[RunPlan] = ()
+        self.searched: Searched | None = None
         self._began = now()
 
     def __call__(self, config: DictConfig) -> str | None:

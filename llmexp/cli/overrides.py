@@ -9,7 +9,7 @@ from typing import Any
 
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
 
 from llmexp.cli.arguments import COMMAND_NAMES
 from llmexp.cli.check import check_key, keys, refuse_secret, takes_several
@@ -95,6 +95,8 @@ def _accept_one(override: Override, groups: Collection[str]) -> str:
         return f"++{plain}"
     if key.partition("/")[0].partition(".")[0] == "hydra" or override.package or override.is_delete():
         return line
+    if (key in groups or key == "method") and isinstance(override.value(), IntervalSweep | RangeSweep):
+        raise ConfigError(f"{plain}: {key} takes names: write them with commas")
     if key in groups:
         return _named(key, plain, override.value())
     check_key(key)

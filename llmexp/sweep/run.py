@@ -39,12 +39,12 @@ def run_sweep(plans: Sequence[RunPlan], runner: Runner) -> int:
         raise
     if well is None:
         return 0
-    _learn(plans, folders)
+    learn(plans, folders)
     report(folders, plans[0].config.tracking)
     return 0 if all(well) and all(map(_has_answer, folders)) else 1
 
 
-def _learn(plans: Sequence[RunPlan], folders: Sequence[RunFolder]) -> None:
+def learn(plans: Sequence[RunPlan], folders: Sequence[RunFolder]) -> None:
     """Let each task take notice of its runs; that must not cost the report."""
     tasks = [plan.config.task.name for plan in plans]
     for task in dict.fromkeys(tasks):

@@ -137,11 +137,12 @@ def test_a_comparison_of_two_runs_is_what_its_schema_says(llmexp: Llmexp, make_r
 
 
 def test_schemas_are_listed_and_another_name_is_one_line(llmexp: Llmexp) -> None:
-    assert llmexp("schema")[1].split() == ["plan", "report", "compare", "findings", "tables"]
+    assert llmexp("schema")[1].split() == ["plan", "report", "compare", "search", "findings", "tables"]
     code, _, err = llmexp("schema", "reprot")
     assert (code, err) == (
         2,
-        "llmexp: unknown schema 'reprot': did you mean report? choices are plan, report, compare, findings, tables\n",
+        "llmexp: unknown schema 'reprot': did you mean report? "
+        "choices are plan, report, compare, search, findings, tables\n",
     )
 
 

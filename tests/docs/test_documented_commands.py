@@ -26,10 +26,12 @@ from llmexp.cli.arguments import COMMAND_NAMES, run_parser
 from llmexp.cli.commands import command as module_of
 from llmexp.cli.commands import command_in
 from llmexp.cli.commands.advise import asked_of
+from llmexp.cli.commands.search import sweeper_words
 from llmexp.cli.compose import Composer
 from llmexp.cli.jobs import answers, choices_of, expand, plan_of, words_of
 from llmexp.cli.overrides import accept
 from llmexp.cli.run import EVERYTHING
+from llmexp.cli.search import search_setup
 from llmexp.errors import ConfigError
 from llmexp.launch.detect import Detected
 from llmexp.schema import RunConfig
@@ -138,7 +140,9 @@ def test_llmexp_takes_it(command: Command, composed) -> None:
         args = module_of(found[0]).parser().parse_intermixed_args(found[1])
         if found[0] == "advise":
             asked_of(args)
-        if getattr(args, "overrides", []):
+        if found[0] == "search":
+            plan_search(args)
+        elif getattr(args, "overrides", []):
             plan(args, composed)
 
 
@@ -155,6 +159,14 @@ def plan(args: Namespace, composed: tuple[ConfigLoader, DictConfig, Composer]) -
         for _, found in answers(hydra.config_loader, master, choices[:: max(1, len(choices) - 1)]):
             if isinstance(found, ConfigError):
                 raise found
+
+
+def plan_search(args: Namespace) -> None:
+    """Plan a search's choices and the ends of its intervals."""
+    with hydra_app() as hydra:
+        words = accept(hydra.config_loader, [*args.overrides, *sweeper_words(args)])
+        master = hydra.compose_config(CONFIG, words, RunMode.MULTIRUN)
+        assert search_setup(hydra.config_loader, master, master.hydra.sweeper).space
 
 
 @pytest.mark.parametrize("command", SHOWN, ids=ids(SHOWN))
