@@ -96,7 +96,7 @@ test-sweeps: $(VENV)/.installed-train,megatron,serve,slurm,dev  ## run the tests
 test-older: .installed-older  ## run a part of the tests, and ranks, with the oldest libraries that llmexp takes, in .venv-older
 	@$(OLDER)/bin/python -m pytest -n $(WORKERS) -W ignore::DeprecationWarning -W ignore::FutureWarning \
 	  tests/conf tests/hydra_plugins tests/record tests/test_schema.py tests/sweep/test_sweep.py tests/cli/test_run_words.py \
-	  tests/report/test_plots.py tests/report/test_terminal.py tests/launchers/models/test_building.py
+	  tests/report/test_plots.py tests/report/test_terminal.py tests/launchers/models/test_building.py tests/sweep/search
 	@$(OLDER)/bin/python -m llmexp method=Q,F+R+Z3+O model=tiny hardware=cpu measure=smoke tracking=none rerun=all sweep.outputs=$(OLDER)/outputs
 
 lint: $(VENV)/.installed-train,megatron,serve,slurm,dev  ## ruff, mypy, and proselint for the documentation

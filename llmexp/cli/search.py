@@ -17,6 +17,7 @@ from llmexp.cli.jobs import Job, check_that_all_counts, plan_of, words_of
 from llmexp.cli.overrides import as_typed
 from llmexp.cli.search_space import SearchWords, search_words
 from llmexp.errors import ConfigError, DegreesError
+from llmexp.record.naming import distinguishing_overrides
 from llmexp.record.plan import RunPlan
 from llmexp.registry import get_task
 from llmexp.sweep.search.searching import SearchSetup
@@ -59,7 +60,8 @@ class _Planner:
             plan = plan_of(self._composer.container(overrides), words_of(self._loader, self._master.hydra, overrides))
         except (HydraException, OmegaConfBaseException) as error:
             raise explain(error) from None
-        return plan.model_copy(update={"label": short_words(point)})
+        told = distinguishing_overrides([f"{key}={value}" for key, value in point.items()], plan.name_fields)
+        return plan.model_copy(update={"label": " ".join(told)})
 
     def probes(self) -> list[RunPlan]:
         """Plan every choice and the ends of each interval; raises ConfigError for the first that cannot be.
@@ -69,7 +71,7 @@ class _Planner:
         points = probes_of(self._words.space)
         if self._composer.container(self._words.of(points[0]))["sweep"]["name"] == _UNNAMED:
             self._own_name = [f"++sweep.name=search_{sha256(repr(self._words).encode()).hexdigest()[:8]}"]
-        found: dict[str, RunPlan] = {}
+        found: dict[str, tuple[SearchPoint, RunPlan]] = {}
         for point in points:
             try:
                 plan = self.plan(point)
@@ -77,10 +79,11 @@ class _Planner:
                 continue
             except ConfigError as error:
                 raise ConfigError(f"trial {short_words(point)}: {error}") from error
-            if earlier := found.get(plan.id):
-                raise ConfigError(f"{_apart(earlier.label, plan.label)} changes nothing that is measured: leave it out")
-            found[plan.id] = plan
-        plans = list(found.values())
+            if plan.id in found:
+                other = short_words(dict(point.items() - found[plan.id][0].items()))
+                raise ConfigError(f"{other} changes nothing that is measured: leave it out")
+            found[plan.id] = point, plan
+        plans = [plan for _, plan in found.values()]
         if not plans:
             self.plan(points[0])
         check_that_all_counts([Job((), plan) for plan in plans])
@@ -131,8 +134,3 @@ def _check_runs(plan: RunPlan) -> None:
         raise ConfigError("measure.order=interleaved does not go with a search, which takes run by run: leave it out")
     if config.hardware.nodes > 1:
         raise ConfigError(f"hardware.nodes={config.hardware.nodes}: a search measures runs of one machine")
-
-
-def _apart(one: str, other: str) -> str:
-    """Return the words in which a probe differs from the one before."""
-    return " ".join(word for word in other.split() if word not in one.split()) or other
