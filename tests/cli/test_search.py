@@ -164,6 +164,7 @@ def test_another_search_in_the_same_folder_is_refused(search: Search, runs: Made
         (("optimizer.lrs=interval(1, 2)", "--minimize=loss"), "unknown key 'optimizer.lrs'"),
         (("batch.micro=interval(1, 8)", "--minimize=loss"), "batch.micro=3.3333333333333335: must be a whole number"),
         (("batch.micro=0,1", "--minimize=loss"), "trial batch.micro=0: batch.micro"),
+        (("adapter.rank=4,8", "--minimize=loss"), "adapter.rank does nothing here"),
         (("sweep.outputs=a,b", "--minimize=loss"), "changes nothing that is measured"),
         ((LR, "--minimize=loss", "budget.usd=3"), "budget does not go with a search"),
         ((LR, "--minimize=loss", "sweep.control=true"), "sweep.control does not go with a search"),
