@@ -1,4 +1,4 @@
-"""`python -m benchmarks [paths|predict|scale|serving|traces|trust]` measures what the program costs, and how it errs.
+"""`python -m benchmarks [advice|paths|predict|scale|serving|traces|trust]` measures the program's cost and errors.
 
 It prints the table, and exits with 1 where a limit is broken.
 """
@@ -17,6 +17,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.advice.suite import advice
 from benchmarks.bare import STEPS
 from benchmarks.commands import first_step, questions, sweeps
 from benchmarks.copying import copying
@@ -64,6 +65,7 @@ def table(found: list[Figure]) -> Table:
 def main() -> int:
     """Measure in a scratch folder; return 1 where a limit is broken, else 0."""
     suites: dict[str, Callable[[Path], Iterator[Figure]]] = {
+        "advice": advice,
         "cost": figures,
         "paths": paths,
         "predict": predict,
@@ -74,7 +76,8 @@ def main() -> int:
     }
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     told = (
-        "cost: of one run and one command; paths: from nothing to the first answer; predict: errors of predictions; "
+        "advice: choices that it would miss; cost: of one run and one command; paths: from nothing to the first "
+        "answer; predict: errors of predictions; "
         "scale: of thousands; serving: of the load client; traces: of reading one; trust: errors of verdicts"
     )
     parser.add_argument("suite", nargs="?", choices=suites, default="cost", help=told)

@@ -1,0 +1,1 @@
+"""Judges what advice would have chosen: against the paper's tables, published layouts and published recipes."""
