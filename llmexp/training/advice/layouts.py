@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from llmexp.inputs.shape import shape_of
@@ -12,7 +12,8 @@ from llmexp.training.plan.degrees import DEGREES
 
 # A rank with a shorter part of each sequence has too little to compute beside what it sends.
 LEAST_POSITIONS_OF_CP = 4096
-MOST_STAGES, VIRTUAL_STAGES = 32, (1, 2, 4)
+MOST_STAGES, MOST_VIRTUAL_STAGES = 32, 16
+VIRTUAL = "parallelism.virtual_stages"
 _CHOSEN = ("tp", "pp", "cp", "ep")
 
 
@@ -61,11 +62,22 @@ def _divides(config: TrainingConfig, name: str, size: int) -> bool:
     return all(each is not None and each % size == 0 for each in sizes)
 
 
-def _with_virtual_stages(config: TrainingConfig, layout: Layout, fixed: Collection[str]) -> Iterator[Layout]:
+def layers_of(config: TrainingConfig) -> int | None:
+    """Return the number of layers that stages share out; None where the model is not cut."""
     shape = shape_of(config.model)
-    if layout.pp == 1 or shape is None or {"parallelism.virtual_stages", "parallelism.schedule"} & {*fixed}:
+    return shape.num_layers if shape else None
+
+
+def virtual_stages(layers: int, stages: int) -> list[int]:
+    """Return the virtual stages of a pipeline's rank that share out all layers evenly, one first."""
+    return [size for size in range(1, MOST_VIRTUAL_STAGES + 1) if layers % (stages * size) == 0]
+
+
+def _with_virtual_stages(config: TrainingConfig, layout: Layout, fixed: Collection[str]) -> Iterator[Layout]:
+    """Yield the layout with one stage on a rank, and with as many as can be, which wait least."""
+    layers = layers_of(config)
+    if layout.pp == 1 or layers is None or {VIRTUAL, "parallelism.schedule"} & {*fixed}:
         yield layout
         return
-    for stages in VIRTUAL_STAGES:
-        if shape.num_layers % (layout.pp * stages) == 0:
-            yield Layout(layout.tp, layout.pp, layout.cp, layout.ep, stages)
+    sizes = virtual_stages(layers, layout.pp)
+    yield from (replace(layout, virtual_stages=size) for size in dict.fromkeys((sizes[0], sizes[-1])))

@@ -15,7 +15,7 @@ from llmexp.errors import ConfigError
 from llmexp.launch.preflight import certain_skip
 from llmexp.record.skip import SkipCode
 from llmexp.tasks.base import PlanWith
-from llmexp.training.advice.layouts import layouts
+from llmexp.training.advice.layouts import VIRTUAL, layers_of, layouts, virtual_stages
 from llmexp.training.advice.mathematics import changes_of
 from llmexp.training.advice.methods import joined, methods
 from llmexp.training.plan.fit import fit_of
@@ -70,15 +70,12 @@ class _Found:
 def options(plan_with: PlanWith[TrainingPlan], fixed: Mapping[str, str]) -> Iterator[TrainingPlan]:
     """Yield the options of a command line whose `fixed` keys are as typed; `batch.global` is the samples of a step."""
     search = _Search(plan_with, fixed)
-    first = [found for structure in search.structures() for found in search.explored(structure)]
-    further = [
-        found
-        for structure in search.further([found for found in first if found.fits])
-        for found in search.batches(structure)
-    ]
-    if not first:
+    found = [each for structure in search.structures() for each in search.explored(structure)]
+    if not found:
         raise ConfigError(f"nothing to choose from: {search.reason}")
-    yield from {found.plan.id: found.plan for found in (*first, *further)}.values()
+    found += [each for fast in search.fastest(found) for each in search.other_stages(fast)]
+    found += [each for fast in search.fastest(found) for each in search.other_kernels(fast)]
+    yield from {each.plan.id: each.plan for each in found}.values()
 
 
 class _Search:
@@ -125,33 +122,45 @@ class _Search:
         smaller = [structure.with_words(words) for words in self._open(_SMALLER_STATES)]
         return found + [each for structure in smaller for each in self.batches(structure)]
 
-    def further(self, fitting: Sequence[_Found]) -> Iterator[_Structure]:
-        """Yield the fastest of each mathematics with compilation, fused kernels and smaller states."""
+    def fastest(self, found: Sequence[_Found]) -> list[_Found]:
+        """Return the fastest that fit, of each mathematics."""
         classes = defaultdict(list)
-        for found in sorted(fitting, key=lambda found: found.rate, reverse=True):
-            classes[tuple(changes_of(found.plan))].append(found)
-        for fastest in classes.values():
-            for found in fastest[:TRIED_FURTHER]:
-                yield from self._with_levers(found)
+        for each in sorted((each for each in found if each.fits), key=lambda each: each.rate, reverse=True):
+            classes[tuple(changes_of(each.plan))].append(each)
+        return [each for fast in classes.values() for each in fast[:TRIED_FURTHER]]
 
-    def _with_levers(self, found: _Found) -> Iterator[_Structure]:
+    def other_stages(self, found: _Found) -> list[_Found]:
+        """Return a pipeline with other virtual stages, with every batch: there a smaller one may wait less."""
+        layers, stages = layers_of(found.plan.config), found.structure.stages
+        if stages == 1 or layers is None:
+            return []
+        open_stages = self._open([{VIRTUAL: str(size)} for size in virtual_stages(layers, stages)])
+        structures = [found.structure, *(found.structure.with_words(words) for words in open_stages)]
+        return [each for structure in structures for each in self.batches(structure, all_sizes=True)]
+
+    def other_kernels(self, found: _Found) -> list[_Found]:
+        """Return the same with compilation, fused kernels and smaller states."""
         compiled = {"method": joined(*found.plan.atom_codes, "C")}
         smaller = () if found.plan.techniques.adapter else _SMALLER_STATES  # an adapter's states are small
         levers = (self._open([compiled]), self._open([_LIGER]), self._open(smaller))
-        for chosen in product(*([{}, *lever] for lever in levers)):
-            if words := {key: value for each in chosen for key, value in each.items()}:
-                yield found.structure.with_words(words)
+        chosen = [{key: value for words in each for key, value in words.items()} for each in _products(levers)]
+        return [each for words in chosen if words for each in self.batches(found.structure.with_words(words))]
 
     def _open(self, choices: Sequence[Mapping[str, str]]) -> list[Mapping[str, str]]:
         return [words for words in choices if not words.keys() & self._fixed.keys()]
 
-    def batches(self, structure: _Structure) -> list[_Found]:
-        """Return the largest batch that fits for sure, and the next one where it may fit; else that of one sequence."""
+    def batches(self, structure: _Structure, *, all_sizes: bool = False) -> list[_Found]:
+        """Return the largest batch that fits for sure, and the next one where it may fit; else that of one sequence.
+
+        With `all_sizes` there are the smaller powers of two too.
+        """
         one = self._planned(structure, 1)
         if one is None or "batch.micro" in self._fixed or not one.fits:
             return [one] if one else []
         sure = _largest_sure(one.plan)
         sizes = [sure, 2 * sure] if sure else [1]
+        if all_sizes or structure.stages > 1:
+            sizes = sorted({*sizes, 1, *((1 << power for power in range(sure.bit_length())) if all_sizes else ())})
         planned = [one if size == 1 else self._planned(structure, size) for size in sizes]
         return [found for found in planned if found is not None and found.fits]
 
@@ -175,6 +184,11 @@ class _Search:
             return {"batch.accumulation": str(PASSES_A_STAGE * stages)}
         passes, rest = divmod(int(asked), structure.replicas * micro)
         return None if rest or not passes else {"batch.accumulation": str(passes)}
+
+
+def _products(levers: Sequence[Sequence[Mapping[str, str]]]) -> Iterator[tuple[Mapping[str, str], ...]]:
+    """Yield every choice of one or none of each lever."""
+    return product(*([{}, *lever] for lever in levers))
 
 
 def _largest_sure(plan: TrainingPlan) -> int:
