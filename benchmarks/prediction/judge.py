@@ -74,6 +74,10 @@ class Judge:
         if self.others:
             yield self.published()
 
+    def fitted_to_all(self) -> Judged:
+        """Return the errors of the paper's cells by constants that saw all of them: leaving runs out only adds some."""
+        return Judged("no method left out", self.printed, self._errors(self.printed, self.logs))
+
     def published(self) -> Judged:
         """Predict what others published, by the constants that fit all runs of the paper and the card."""
         return Judged(PUBLISHED, self.others, self._as_carried(self.others))

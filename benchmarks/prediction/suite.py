@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.figure import Figure
+from benchmarks.interval import Interval
+from benchmarks.prediction.contradictions import contradicting, least_quantile
 from benchmarks.prediction.errors import of_errors
 from benchmarks.prediction.fit import Vector
 from benchmarks.prediction.judge import PUBLISHED, Judge, Judged
@@ -25,6 +27,7 @@ _LIMITS = {
     "a platform left out, three": (14.0, None),
     PUBLISHED: (15.0, None),
 }
+_TAIL = 0.95
 # A 90 % interval may hold fewer than this only by chance.
 _HOLDS = 85.0
 # A kind of published runs has an interval of its own from so many runs and sources on.
@@ -38,13 +41,29 @@ def predict(folder: Path) -> Iterator[Figure]:
     for one in judged:
         limits = next((limits for name, limits in _LIMITS.items() if one.name.startswith(name)), (None, None))
         yield of_errors(f"median error, {one.name}", one.off, np.median, limits[0])
-        yield of_errors(f"95th percentile, {one.name}", one.off, lambda off: np.quantile(off, 0.95), limits[1])
+        yield of_errors(f"95th percentile, {one.name}", one.off, lambda off: np.quantile(off, _TAIL), limits[1])
+    yield from tail(judge.fitted_to_all(), judged[0])
     yield from _holding(judged[0])
     for kind, part in kinds(judge).items():
         yield rate(f"{kind}: 90 % intervals by other sources that hold", held_by_other_sources(part), len(part.cells))
     yield from published_figures()
     yield from memory_figures()
     yield from predict_serving(folder)
+
+
+def without_contradictions(judged: Judged) -> Judged:
+    """Return the judged runs but for those that contradict each other."""
+    wrong = contradicting(judged.cells)
+    return judged.part(judged.name, [place not in wrong for place in range(len(judged.cells))])
+
+
+def tail(fitted: Judged, judged: Judged) -> Iterator[Figure]:
+    """Yield the 95th percentile fitted to all, without cells that contradict each other, and by these alone."""
+    parts = {fitted.name: fitted, "without contradictions": without_contradictions(judged)}
+    for words, part in parts.items():
+        yield of_errors(f"95th percentile, {words}", part.off, lambda off: np.quantile(off, _TAIL), None)
+    least = 100 * least_quantile(judged.cells, _TAIL)
+    yield Figure("95th percentile by contradictions alone", "%", Interval(least, least, least), len(judged.cells))
 
 
 def intervals(judge: Judge) -> dict[str, list[float]]:
