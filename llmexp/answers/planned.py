@@ -65,6 +65,30 @@ class PlannedCost(Part):
     )
 
 
+class PlannedFailures(Part):
+    """What failures make of a whole training; simulated at the expected speed, whose own error comes on top."""
+
+    evidence: Literal["simulated"] = "simulated"
+    mtbf_s: float = Field(description="mean seconds between failures of all devices together, given by --failures")
+    restart_s: float = Field(description="from a failure until steps go on, given")
+    checkpoint_bytes: int | None = Field(description="written by all ranks together; null where it is not known")
+    checkpoint_s: float = Field(description="for which a checkpoint stops them: given, or by the given bandwidth")
+    every_s: float = Field(description="seconds of steps between checkpoints: given, or the best")
+    best_every_s: float = Field(description="where most time counts, by Daly's formula of 2006; at least a step")
+    useful_share: float = Field(description="of the time that counts; the rest is written, lost or restarted")
+    useful_share_low: float = Field(description="lower end of the interval that has nine of ten trainings")
+    useful_share_high: float = Field(description="its upper end")
+    checkpoint_share: float
+    lost_share: float = Field(description="steps done again, and checkpoints that were cut off")
+    restart_share: float
+    failures: float = Field(description="mean number in a training")
+    tokens_per_s: float = Field(description="of all devices, with failures")
+    time_s: float = Field(description="of the whole training")
+    time_low_s: float
+    time_high_s: float
+    trials: int = Field(description="simulated trainings")
+
+
 def _as_plan(found: Any) -> Any:
     return RunPlan.of(found) if isinstance(found, dict) else found
 
@@ -80,13 +104,16 @@ class PlannedRun(Answer):
     skipped: PlannedSkip | None = Field(description="why the run would be skipped at once; null where it would start")
     speed: PlannedSpeed | None
     cost: PlannedCost
+    failures: PlannedFailures | None = Field(
+        None, description="of the training that --for names; null without --failures, or where no speed is known"
+    )
     plan: Annotated[SerializeAsAny[RunPlan], BeforeValidator(_as_plan)] = Field(
         description="all that is decided, as in the run's plan.json, with a schema version of its own"
     )
 
 
-def planned_run(cost: Cost) -> PlannedRun:
-    """Return the answer about one plan."""
+def planned_run(cost: Cost, failures: PlannedFailures | None = None) -> PlannedRun:
+    """Return the answer about one plan, with what failures make of the training that it was asked for."""
     plan = cost.plan
     fit, skip = get_task(plan.config.task.name).fit(plan), certain_skip(plan)
     return PlannedRun(
@@ -97,6 +124,7 @@ def planned_run(cost: Cost) -> PlannedRun:
         skipped=PlannedSkip(code=skip.code, reason=skip.reason) if skip else None,
         speed=_speed(cost),
         cost=PlannedCost(held_s=cost.held_s, device_hours=cost.device_hours, usd=cost.usd, source=cost.source),
+        failures=failures,
         plan=plan,
     )
 

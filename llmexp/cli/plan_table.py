@@ -4,42 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from llmexp.answers.planned import PlannedFailures
 from llmexp.cli.plan_answer import budget_cost, fit_of_plan, is_moot, of_device, short_reason
 from llmexp.launch.preflight import certain_skip
 from llmexp.record.digits import GIB, rounded
 from llmexp.record.duration import duration
-from llmexp.report.training_budget import TrainingBudget
+from llmexp.report.training_budget import TrainingBudget, TrainingCost
 from llmexp.sweep.cost import Cost, Speed
 
 # Lines stay below this many characters; only reasons, which have lines of their own, may be longer.
 WIDTH = 100
 GAP = "  "
 PREDICTED = "predicted"
+COUNTS = "counts"
+FAILING = f"{COUNTS}: simulated share of the training's time that counts; its time and USD are with failures"
 
 
-def plan_table(costs: Sequence[Cost], budget: TrainingBudget | None = None) -> str:
+def plan_table(
+    costs: Sequence[Cost],
+    budget: TrainingBudget | None = None,
+    failing: Sequence[PlannedFailures | None] = (),
+) -> str:
     """Return the table, its notes, and what the numbers are taken from, without the last newline.
 
-    A training budget adds its time and its money.
+    A training budget adds its time and its money, `failing` the share of that time that counts in spite of failures.
     """
     notes: list[str] = []
     headers = ["#", *costs[0].plan.name_fields, "", "fits", "needs", "to", "of GiB", _rate(costs)]
     headers += [PREDICTED, "time"]
-    headers += [f"{budget.words}" if budget else "", "USD", "note"]
-    rows = [[str(number), *_cells(cost, notes, budget)] for number, cost in enumerate(costs, 1)]
+    headers += [f"{budget.words}" if budget else "", "USD", COUNTS, "note"]
+    of = failing or [None] * len(costs)
+    rows = [
+        [str(number), *_cells(costs[number - 1], notes, budget, of[number - 1])] for number in range(1, len(of) + 1)
+    ]
     kept = [place for place, header in enumerate(headers) if header in _STAYING or any(row[place] for row in rows)]
     table = aligned([[row[place] for place in kept] for row in [headers, *rows]])
-    return "\n".join([*table, *_legend(costs), *(f"({number}) {note}" for number, note in enumerate(notes, 1))])
+    told = [FAILING] if any(failing) else []
+    return "\n".join([*table, *_legend(costs), *told, *(f"({number}) {note}" for number, note in enumerate(notes, 1))])
 
 
 _STAYING = ("#", "fits")
 
 
-def _cells(cost: Cost, notes: list[str], budget: TrainingBudget | None) -> list[str]:
+def _cells(cost: Cost, notes: list[str], budget: TrainingBudget | None, failing: PlannedFailures | None) -> list[str]:
     plan, fit, skip = cost.plan, fit_of_plan(cost.plan), certain_skip(cost.plan)
     own = own_speed(cost)
     taken = budget_cost(cost, budget) if budget and (own or plan.predicted) else None
-    asked = [duration(taken.time_s), "" if taken.usd is None else rounded(taken.usd)] if taken else ["", ""]
+    asked = _training(taken, failing) if taken else ["", "", ""]
     sizes = [f"{size / GIB:.1f}" for size in (fit.need, fit.most, fit.capacity)] if fit else ["", "", ""]
     speed = rounded(own.per_device) if own else ""
     held = f"{cost.sign}{duration(cost.held_s)}" if cost.held_s else "none" if cost.held_s == 0 else "?"
@@ -49,6 +60,13 @@ def _cells(cost: Cost, notes: list[str], budget: TrainingBudget | None) -> list[
         verdict, sizes = "-", ["", "", ""]
     mark = _mark(short_reason(skip), notes)
     return [*plan.name_fields.values(), plan.label, verdict, *sizes, speed, predicted, held, *asked, mark]
+
+
+def _training(taken: TrainingCost, failing: PlannedFailures | None) -> list[str]:
+    """Return the time and the money of a training, with failures where they are simulated, and what of it counts."""
+    share = failing.useful_share if failing else 1.0
+    money = "" if taken.usd is None else rounded(taken.usd / share)
+    return [duration(taken.time_s / share), money, f"{100 * share:.3g} %" if failing else ""]
 
 
 def own_speed(cost: Cost) -> Speed | None:

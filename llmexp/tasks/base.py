@@ -60,6 +60,10 @@ class TaskPlanning(ABC, Generic[C, P]):
         """Return how the run is expected to fit its devices; None where that is not known."""
         return None
 
+    def checkpoint_bytes(self, plan: P) -> int | None:
+        """Return the bytes of a checkpoint from which a training can go on; None where that is not known."""
+        return None
+
     def trace_memory(self, plan: P) -> str:
         """Run a rank of the plan without memory, and return what would live in it as a table.
 

@@ -22,6 +22,7 @@ from llmexp.tasks.resolve import resolve
 from llmexp.training.advice.fitting import fitting
 from llmexp.training.advice.mathematics import changes_of
 from llmexp.training.advice.options import options
+from llmexp.training.checkpoint_size import checkpoint_bytes
 from llmexp.training.config import TrainingConfig
 from llmexp.training.convergence import divergence
 from llmexp.training.describe import describe, precision_note
@@ -84,6 +85,10 @@ class Training(Task[TrainingConfig, TrainingPlan]):
     def fit(self, plan: TrainingPlan) -> Fit | None:
         """Return how the run fits by its training state, which is certain, and by an estimate of its activations."""
         return fit_of(plan, plan.batch.micro)
+
+    def checkpoint_bytes(self, plan: TrainingPlan) -> int | None:
+        """Return the bytes of trained parameters and their optimizer states."""
+        return checkpoint_bytes(plan)
 
     def trace_memory(self, plan: TrainingPlan) -> str:
         """Return the parts of a rank's memory at the moments that decide, beside those of the formula."""

@@ -9,11 +9,13 @@ from llmexp.answers.versioned import line
 from llmexp.cli.arguments import Parser, add_overrides, command_parser
 from llmexp.cli.cluster_plan import cluster_lines
 from llmexp.cli.face import planned
+from llmexp.cli.failures import failure_words, failures_of
 from llmexp.cli.plan_answer import budget_words, check_budget
 from llmexp.cli.plan_table import plan_table
 from llmexp.cli.show import plan_text
 from llmexp.errors import ConfigError
 from llmexp.registry import get_task
+from llmexp.report.failure_words import PUBLISHED_MTBF, read_failures
 from llmexp.report.training_budget import read_training_budget
 from llmexp.sweep.run import affordable, undriven_cards
 
@@ -40,6 +42,15 @@ def parser() -> Parser:
         help="what a whole training would take: tokens=300e9, or epochs=3",
     )
     parser.add_argument(
+        "--failures",
+        type=read_failures,
+        metavar="ASSUMED",
+        help="with --for: simulate what failures make of that training, by mtbf_h, the mean hours between failures of "
+        f"a device (or {', '.join(PUBLISHED_MTBF)}, as published), restart_s, and checkpoint_bytes_per_s of all ranks "
+        "together, or checkpoint_s; every_s is the time between checkpoints, by default the best: "
+        "mtbf_h=llama3,restart_s=600,checkpoint_bytes_per_s=2e12",
+    )
+    parser.add_argument(
         "--trace-memory",
         action="store_true",
         help="run a training rank's code with tensors that have no content, and count what would live in it: at real "
@@ -58,18 +69,27 @@ def main(args: Namespace) -> int:
         for plan in plans:
             print(get_task(plan.config.task.name).trace_memory(plan), flush=True)
         return 0
+    budget = args.training_budget
+    if budget:
+        check_budget(plans, budget)
+    failing = [failures_of(cost, budget, args.failures) for cost in costs]
     if args.json:
-        print(*(line(planned_run(cost)) for cost in costs), sep="\n")
+        print(*(line(planned_run(*each)) for each in zip(costs, failing, strict=True)), sep="\n")
         return 0
-    if args.training_budget:
-        check_budget(plans, args.training_budget)
     if len(costs) == 1 or args.verbose:
+        each = zip(costs, failing, strict=True)
         texts = [
-            plan_text(cost, verbose=args.verbose, budget=budget_words(cost, args.training_budget)) for cost in costs
+            plan_text(
+                cost,
+                verbose=args.verbose,
+                budget=budget_words(cost, budget),
+                failures=failure_words(of, args.failures, cost.plan) if of else "",
+            )
+            for cost, of in each
         ]
         print(*texts, sep="\n\n")
     else:
-        print(plan_table(costs, args.training_budget))
+        print(plan_table(costs, budget, failing))
     print(*cluster_lines(plans, found.launcher), sep="", end="")
     if len(plans) > 1:
         print()
