@@ -16,6 +16,7 @@ from llmexp.training.plan.tokens import TokenBudget
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.planning import training_engine
 from llmexp.training.predict import unpredicted
+from llmexp.training.predict.sensitivity import sensitivity_words
 
 UNBUILT = "not known before the model is built"
 
@@ -34,6 +35,7 @@ def describe(plan: TrainingPlan) -> dict[str, str]:
         "layers": plan.layers,
         "flops": _flops(plan),
         "prediction": "" if plan.predicted or plan.skip else f"none: {unpredicted(plan)}",
+        "what if": sensitivity_words(plan),
         "memory": _unbuilt(plan, "memory") + _known_elsewhere(plan),
         "weights": f"the checkpoint {config.model.checkpoint.path}" if config.model.checkpoint else "",
         "leaves": ", ".join(f"repeat.0/{name}" for name in kept_weights(config, plan.techniques)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from llmexp.paper.printed import LORA_RANK, SEQ_LEN, WORLD_SIZE, PaperCell, paper_batches, paper_cell
 from llmexp.record.plan import RunPlan
 from llmexp.training.plan.training_plan import TrainingPlan
+from llmexp.training.predict.changed import changed_numbers
 
 
 def published_rate(plan: RunPlan) -> float | None:
@@ -12,7 +13,7 @@ def published_rate(plan: RunPlan) -> float | None:
 
     Batch, GPUs, passes, sequence length and the adapter's rank have to be the paper's.
     """
-    if not isinstance(plan, TrainingPlan):
+    if not isinstance(plan, TrainingPlan) or changed_numbers(plan.config.hardware):
         return None
     config, batch = plan.config, plan.batch
     cell = paper_cell(config.model.name, plan.method, config.hardware.name, batch.micro, config.engine.name)
@@ -24,9 +25,10 @@ def published_rate(plan: RunPlan) -> float | None:
 def published_speed(plan: RunPlan) -> tuple[float, str] | None:
     """Return the tokens/s a GPU of the paper's cell with the nearest batch, and the words that name the cell.
 
-    Only model, method, hardware and engine have to be the plan's; the words say what else the cell had.
+    Only model, method, hardware and engine have to be the plan's; the words say what else the cell had. Hardware with
+    another peak or bandwidth is another.
     """
-    if not isinstance(plan, TrainingPlan):
+    if not isinstance(plan, TrainingPlan) or changed_numbers(plan.config.hardware):
         return None
     config = plan.config
     found = paper_batches(config.model.name, plan.method, config.hardware.name, config.engine.name)

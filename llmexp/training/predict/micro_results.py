@@ -11,6 +11,7 @@ from llmexp.errors import ConfigError
 from llmexp.record.calibration import TASK, read_limits
 from llmexp.record.result import RunResult
 from llmexp.training.plan.training_plan import TrainingPlan
+from llmexp.training.predict.changed import as_filed
 
 
 def micro_results(outputs: Path) -> Iterator[RunResult]:
@@ -48,10 +49,11 @@ def card_rates(plan: TrainingPlan) -> tuple[dict[str, float], str] | None:
 
 
 def _rates(plan: TrainingPlan, result: RunResult) -> dict[str, float]:
-    hardware, products = plan.config.hardware, plan.config.precision.products
+    hardware, products = as_filed(plan.config.hardware), plan.config.precision.products
     limits = {name: metric.mean for name, metric in result.metrics.items() if metric}
     peak, half = hardware.peak_flops_per_s[products], hardware.peak_flops_per_s.get("bf16")
-    is_alike = result.processes == plan.dims.world_size <= hardware.devices_per_node
+    same_links = hardware.interconnect_bandwidth_bytes_per_s == plan.config.hardware.interconnect_bandwidth_bytes_per_s
+    is_alike = same_links and result.processes == plan.dims.world_size <= hardware.devices_per_node
     made: dict[str, Any] = {
         "products_share": _over(limits.get(f"gemm_{products}_flops_per_s"), peak),
         "attention_share": _over(limits.get("attention_flash_forward_flops_per_s"), half),

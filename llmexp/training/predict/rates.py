@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from llmexp.training.plan.training_plan import TrainingPlan
+from llmexp.training.predict.changed import as_filed, changed_numbers
 from llmexp.training.predict.micro_results import card_rates
 from llmexp.training.predict.rank_groups import Group, bytes_per_s, delay_s, group_of
 
@@ -103,6 +104,7 @@ def rates_of(plan: TrainingPlan, known: Mapping[str, Any] | None = None) -> tupl
     here = (None if own or judged else card_rates(plan)) or ({}, "")
     rates = known["typical"] | carried | known["shared"] | own | _links(plan, links, own.get("link_bytes_per_s"))
     rates |= here[0]
+    changed = changed_numbers(hardware)
     rates |= {
         "peak_flops_per_s": peak,
         "memory_bytes_per_s": hardware.memory_bandwidth_bytes_per_s,
@@ -112,6 +114,8 @@ def rates_of(plan: TrainingPlan, known: Mapping[str, Any] | None = None) -> tupl
     }
     names = {field.name for field in fields(Rates)}
     source = FITTED if own else f"{MEASURED} ({here[1]})" if here[1] else CARRIED if carried else DATA_SHEET
+    if changed:
+        source = f"{f'runs on {hardware.name}' if own else source} with another {' and '.join(changed)}"
     return Rates(**{name: value for name, value in rates.items() if name in names}), source
 
 
@@ -133,9 +137,15 @@ def missing(plan: TrainingPlan) -> list[str]:
 
 
 def _links(plan: TrainingPlan, links: dict[str, Any], fitted: float | None) -> dict[str, float]:
-    """Return bandwidth and delay of each kind of parallelism; links that are fitted keep their ratio to the formula."""
+    """Return bandwidth and delay of each kind of parallelism; links that are fitted keep their ratio to the formula.
+
+    Another interconnect than the file's changes what cards on PCIe send by as much.
+    """
     hardware, dims = plan.config.hardware, plan.dims
-    ratio = fitted / bytes_per_s(hardware, _FITTED_GROUP, links) if fitted else 1.0
+    filed = as_filed(hardware)
+    ratio = fitted / bytes_per_s(filed, _FITTED_GROUP, links) if fitted else 1.0
+    faster = _over(hardware.interconnect_bandwidth_bytes_per_s, filed.interconnect_bandwidth_bytes_per_s)
+    links = links | {"through_host": {cards: faster * rate for cards, rate in links["through_host"].items()}}
     kinds = {"tensor_": ("tp",), "context_": ("cp",), "expert_": ("ep",), "": ("cp", "dp")}
     groups = {kind: group_of(dims, hardware.devices_per_node, *names) for kind, names in kinds.items()}
     groups["stage_"] = _neighbors(plan)
@@ -143,6 +153,10 @@ def _links(plan: TrainingPlan, links: dict[str, Any], fitted: float | None) -> d
         f"{kind or 'link_'}bytes_per_s": ratio * bytes_per_s(hardware, group, links) for kind, group in groups.items()
     }
     return speeds | {f"{kind}delay_s": delay_s(group, links) for kind, group in groups.items()}
+
+
+def _over(now: float | None, filed: float | None) -> float:
+    return now / filed if now and filed else 1.0
 
 
 def _neighbors(plan: TrainingPlan) -> Group:
