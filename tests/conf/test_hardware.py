@@ -6,11 +6,16 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
+from llmexp.launch.detect import Detected
+from llmexp.launch.preflight import other_hardware
 from llmexp.schema import HardwareConfig
+from tests.planning import make_plan
 
 CONF = Path(__file__).parents[2] / "conf"
 NAMES = sorted(path.stem for path in (CONF / "hardware").glob("*.yaml") if path.stem not in ("auto", "gpu", "cpu"))
 WITHOUT_BF16 = {"t4", "v100"}
+# Described by papers and never built: no compiler knows them, and no kernels were measured on them.
+DESIGNS = {"llmcompass_latency", "llmcompass_throughput"}
 NOT_FACTS = {
     "name",
     "device",
@@ -44,10 +49,29 @@ def test_every_number_has_its_source(name):
 def test_tensor_cores_are_faster_than_fp32():
     for name in NAMES:
         peaks = hardware(name).peak_flops_per_s
-        assert name in WITHOUT_BF16 or peaks["bf16"] > 1.9 * peaks["fp32"]
+        assert name in WITHOUT_BF16 | DESIGNS or peaks["bf16"] > 1.9 * peaks["fp32"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", sorted(DESIGNS))
+def test_a_design_is_predicted_by_its_data_sheet_and_never_started(name):
+    plan = make_plan("model=7b", "method=F+Z3", f"hardware={name}", "precision=bf16_mixed")
+    served = make_plan("task=serve", "engine=vllm", "model=7b", f"hardware={name}", "hardware.devices_per_node=1")
+    assert plan.predicted.source == "its data sheet"
+    assert served.predicted.source.endswith("its data sheet")
+    a100 = Detected("a100", "a100", "NVIDIA A100-SXM4-80GB", 8, 85899345920, architecture="sm_80")
+    assert "does not match this node: it needs 4 x LLMCompass's" in other_hardware(plan, a100)
+
+
+def test_the_designs_differ_as_their_paper_says():
+    """From table IV of LLMCompass: half of a full GA100's arrays, or twice as many with half of the bandwidth."""
+    ga100 = 128 * 4 * 16 * 16 * 2 * 1.41e9
+    latency, throughput = map(hardware, sorted(DESIGNS))
+    peaks = [machine.peak_flops_per_s["bf16"] / ga100 for machine in (latency, throughput)]
+    assert peaks == [pytest.approx(0.5, rel=1e-3), pytest.approx(2.0, rel=1e-3)]
+    assert latency.memory_bandwidth_bytes_per_s == 2 * throughput.memory_bandwidth_bytes_per_s
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMES) - DESIGNS))
 def test_every_card_has_its_architecture_and_its_peaks_follow(name):
     machine = hardware(name)
     assert machine.architecture
