@@ -16,16 +16,17 @@ from llmexp.sweep.cost import Cost
 MORE = "--verbose shows all that this run would do, its memory by part and its command"
 
 
-def plan_text(cost: Cost, *, verbose: bool = False, budget: str = "", failures: str = "") -> str:
+def plan_text(cost: Cost, *, verbose: bool = False, budget: str = "", failures: str = "", stages: str = "") -> str:
     """Return one plan as lines, the answer first, without the last newline.
 
     They are about five. With `verbose` they are everything that the plan knows, down to the engine's configuration and
-    the command. `budget` is the cost of a training budget, and `failures` what they make of it.
+    the command. `budget` is the cost of a training budget, `failures` what they make of it, and `stages` the
+    speed of unequal ones.
     """
     plan = cost.plan
     config = plan.config
     head = f"{plan.name} on {config.hardware.name}: {config.task.name} by {config.engine.name}, run {plan.id}"
-    answers = answer(cost) | {"training": budget, "failures": failures}
+    answers = answer(cost) | {"training": budget, "failures": failures, "stages": stages}
     facts = answers | (_facts(plan) | _native(plan) if verbose else _brief(plan, answers))
     told = {label: text for label, text in facts.items() if text}
     return "\n".join(

@@ -64,6 +64,10 @@ class TaskPlanning(ABC, Generic[C, P]):
         """Return the bytes of a checkpoint from which a training can go on; None where that is not known."""
         return None
 
+    def unequal_stages(self, plan: P, hardware: Sequence[str]) -> str:
+        """Say how fast a pipeline is whose stages have these cards; raises ConfigError for what is no such pipeline."""
+        raise ConfigError(f"--stages: applies to training only, and task={plan.config.task.name} does not")
+
     def trace_memory(self, plan: P) -> str:
         """Run a rank of the plan without memory, and return what would live in it as a table.
 

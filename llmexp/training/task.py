@@ -38,6 +38,7 @@ from llmexp.training.report.row import TrainingRow
 from llmexp.training.report.searched_batch_plot import draw_search
 from llmexp.training.report.section import TrainingSection
 from llmexp.training.short_run import pilot
+from llmexp.training.stages import unequal_stages
 from llmexp.training.traced_memory import trace_memory
 from llmexp.training.traced_table import traced_table
 from llmexp.training.trained_run import TrainedRun
@@ -89,6 +90,10 @@ class Training(Task[TrainingConfig, TrainingPlan]):
     def checkpoint_bytes(self, plan: TrainingPlan) -> int | None:
         """Return the bytes of trained parameters and their optimizer states."""
         return checkpoint_bytes(plan)
+
+    def unequal_stages(self, plan: TrainingPlan, hardware: Sequence[str]) -> str:
+        """Say the best share of layers and its speed, simulated."""
+        return unequal_stages(plan, hardware)
 
     def trace_memory(self, plan: TrainingPlan) -> str:
         """Return the parts of a rank's memory at the moments that decide, beside those of the formula."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from llmexp.answers.planned import planned_run
+from llmexp.answers.planned import PlannedFailures, planned_run
 from llmexp.answers.versioned import line
 from llmexp.cli.arguments import Parser, add_overrides, command_parser
 from llmexp.cli.cluster_plan import cluster_lines
@@ -17,6 +17,7 @@ from llmexp.errors import ConfigError
 from llmexp.registry import get_task
 from llmexp.report.failure_words import PUBLISHED_MTBF, read_failures
 from llmexp.report.training_budget import read_training_budget
+from llmexp.sweep.cost import Cost
 from llmexp.sweep.run import affordable, undriven_cards
 
 
@@ -51,6 +52,13 @@ def parser() -> Parser:
         "mtbf_h=llama3,restart_s=600,checkpoint_bytes_per_s=2e12",
     )
     parser.add_argument(
+        "--stages",
+        type=lambda text: text.split(","),
+        metavar="CARDS",
+        help="simulate a pipeline of unequal cards: a name of hardware for each stage of parallelism.pp, as in "
+        "rtx4090,rtx3090; says the best share of layers and its speed, over the links of hardware",
+    )
+    parser.add_argument(
         "--trace-memory",
         action="store_true",
         help="run a training rank's code with tensors that have no content, and count what would live in it: at real "
@@ -74,19 +82,12 @@ def main(args: Namespace) -> int:
         check_budget(plans, budget)
     failing = [failures_of(cost, budget, args.failures) for cost in costs]
     if args.json:
+        if args.stages:
+            raise ConfigError("--stages prints words: leave --json out")
         print(*(line(planned_run(*each)) for each in zip(costs, failing, strict=True)), sep="\n")
         return 0
-    if len(costs) == 1 or args.verbose:
-        each = zip(costs, failing, strict=True)
-        texts = [
-            plan_text(
-                cost,
-                verbose=args.verbose,
-                budget=budget_words(cost, budget),
-                failures=failure_words(of, args.failures, cost.plan) if of else "",
-            )
-            for cost, of in each
-        ]
+    if len(costs) == 1 or args.verbose or args.stages:
+        texts = [_text(args, cost, of) for cost, of in zip(costs, failing, strict=True)]
         print(*texts, sep="\n\n")
     else:
         print(plan_table(costs, budget, failing))
@@ -97,3 +98,14 @@ def main(args: Namespace) -> int:
     elif cards := undriven_cards(plans):
         print(f"\n{cards}")
     return 0
+
+
+def _text(args: Namespace, cost: Cost, failing: PlannedFailures | None) -> str:
+    task = get_task(cost.plan.config.task.name)
+    return plan_text(
+        cost,
+        verbose=args.verbose,
+        budget=budget_words(cost, args.training_budget),
+        failures=failure_words(failing, args.failures, cost.plan) if failing else "",
+        stages=task.unequal_stages(cost.plan, args.stages) if args.stages else "",
+    )

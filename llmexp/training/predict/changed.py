@@ -33,11 +33,18 @@ def changed_numbers(hardware: HardwareConfig) -> list[str]:
 @cache
 def _filed(name: str) -> dict[str, Any]:
     """Return the numbers of the file that llmexp, or a package, has for a machine; none where there is no file."""
+    keys = keys_of_file(name) or {}
+    return {number: keys[number] for number in NUMBERS if number in keys}
+
+
+def keys_of_file(name: str) -> dict[str, Any] | None:
+    """Return all keys of a machine's file, those of the file that it is based on too; None where there is no file."""
     from omegaconf import OmegaConf
 
     for package in (CONF, *conf_packages()):
         file = files(package) / "hardware" / f"{name}.yaml"
         if file.is_file():
             read: Any = OmegaConf.to_container(OmegaConf.create(file.read_text(encoding="utf-8")), resolve=False)
-            return {number: read[number] for number in NUMBERS if number in read}
-    return {}
+            bases = [keys_of_file(base) or {} for base in read.pop("defaults", ()) if base != "_self_"]
+            return {key: value for keys in (*bases, read) for key, value in keys.items()}
+    return None

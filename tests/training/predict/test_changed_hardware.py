@@ -29,6 +29,8 @@ def planned(*words: str) -> TrainingPlan:
         (("hardware=a800", "method=F"), "memory_bandwidth_bytes_per_s", (2.039e12, 8e12), "memory bandwidth"),
         (("hardware=a800", "method=Z3"), "interconnect_bandwidth_bytes_per_s", (200e9, 400e9), "interconnect"),
         (("hardware=rtx4090", "method=Z3"), "interconnect_bandwidth_bytes_per_s", (31.5e9, 63e9), "interconnect"),
+        # Its file is based on that of the card with NVLink.
+        (("hardware=rtx3090", "method=F+Z3"), "peak_flops_per_s.bf16", (71e12, 142e12), "peak"),
         (("hardware=l40s", "method=Z3"), "interconnect_bandwidth_bytes_per_s", (31.5e9, 63e9), "interconnect"),
         (("hardware=h100", "method=Z3"), "interconnect_bandwidth_bytes_per_s", (450e9, 900e9), "interconnect"),
         (NODES, "network_bandwidth_bytes_per_s", (50e9, 100e9), "network"),
