@@ -1,0 +1,1 @@
+"""Trainings that are really killed, beside the simulation of `llmexp plan --failures`."""
