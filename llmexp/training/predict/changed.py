@@ -27,7 +27,8 @@ def as_filed(hardware: HardwareConfig) -> HardwareConfig:
 def changed_numbers(hardware: HardwareConfig) -> list[str]:
     """Return what people call the numbers that differ from those of the machine's file; one left out differs not."""
     filed = as_filed(hardware)
-    return [words for name, words in NUMBERS.items() if getattr(hardware, name) not in (None, getattr(filed, name))]
+    now = {name: getattr(hardware, name) for name in NUMBERS}
+    return [NUMBERS[name] for name, value in now.items() if value and value != getattr(filed, name)]
 
 
 @cache
