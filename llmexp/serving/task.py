@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from llmexp.record.result import Metric, ResultPoint, RunResult, Stability
 from llmexp.record.samples import read_samples
 from llmexp.record.spans import TimeSpan
 from llmexp.report.row import Row
+from llmexp.serving.advice import options
+from llmexp.serving.advice.words import advice_words
 from llmexp.serving.config import ServingRunConfig
 from llmexp.serving.doubts import judge_serving
 from llmexp.serving.metrics import METRICS
@@ -30,7 +32,7 @@ from llmexp.serving.report.over_time import draw_times
 from llmexp.serving.report.section import ServingSection
 from llmexp.serving.request_spans import request_spans
 from llmexp.serving.series import LATENCY_COLUMNS, latency_columns, server_series
-from llmexp.tasks.base import Task
+from llmexp.tasks.base import PlanWith, Task
 
 
 class Serve(Task[ServingRunConfig, ServingPlan]):
@@ -41,7 +43,7 @@ class Serve(Task[ServingRunConfig, ServingPlan]):
     headlines = ("requests_per_s", "goodput_per_s", "server_peak_resident_bytes", "gpu_peak_memory_bytes")
     plan_type = ServingPlan
     pilot_source = "requests"
-    brief = ("loads", "requests")
+    brief = ("loads", "requests", "cards")
     sample_type = RequestSample
     summary_type = ServingSummary
     metrics = METRICS
@@ -61,6 +63,7 @@ class Serve(Task[ServingRunConfig, ServingPlan]):
             **{name: work[name] for name in ("loads", "prefix", "trace", "adapters", "turns") if work[name]},
             "requests": f"{serve.requests} of each load, in: {work['prompt']}, out: {work['output']}",
             "prediction": "" if plan.predicted or plan.skip else f"none: {unpredicted(plan)}",
+            **advice_words(plan),
             "profile": _profile(plan) if serve.profile else "",
             "server": plan.server.address or " ".join(plan.server.command.argv),
         }
@@ -68,6 +71,10 @@ class Serve(Task[ServingRunConfig, ServingPlan]):
     def warning(self, plan: ServingPlan) -> str:
         """Warn of a search whose probes have too few requests to be judged."""
         return warning_of(plan)
+
+    def options(self, plan_with: PlanWith[ServingPlan], fixed: Collection[str]) -> Iterator[ServingPlan]:
+        """Yield plans of engines, degrees, copies, formats and limits that keep serve.slo as predicted."""
+        return options(plan_with, fixed)
 
     def pilot(self, plan: ServingPlan) -> ServingPlan | None:
         """Return a run of the same server under few requests of each load; None where it would not tell."""

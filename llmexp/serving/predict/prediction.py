@@ -27,10 +27,10 @@ def predict(plan: ServingPlan) -> Prediction | None:
     points = [point for point in plan.points if point.follows == "rate"]
     found = [(point, server.outcome(load_of(plan, point))) for point in points]
     # A search goes up to what the server can do.
-    outcomes = [outcome for _, outcome in found] or [server.outcome(_request(plan))]
+    outcomes = [outcome for _, outcome in found] or [server.outcome(request_of(plan))]
     best = max(outcomes, key=lambda outcome: outcome.output_tokens_per_s)
     rate, ends = copies * best.output_tokens_per_s, ends_of("throughput")
-    most_per_s = copies * server.saturation_per_s(_request(plan))
+    most_per_s = copies * server.saturation_per_s(request_of(plan))
     return Prediction(
         rate=rate,
         low=ends.low * rate,
@@ -46,7 +46,7 @@ def predict(plan: ServingPlan) -> Prediction | None:
 
 def unpredicted(plan: ServingPlan) -> str:
     """Say in a few words why a run is not predicted; empty where it is."""
-    return reason(plan) or ("" if _room(plan, _held(plan)) > 0 else "the weights leave no room for keys and values")
+    return reason(plan) or ("" if room_of(plan) > 0 else "the weights leave no room for keys and values")
 
 
 def server_of(plan: ServingPlan) -> Server:
@@ -65,14 +65,14 @@ def load_of(plan: ServingPlan, point: LoadPoint) -> Load:
     """Return what one copy of the model gets of a load point."""
     copies = plan.config.parallelism.dp
     return replace(
-        _request(plan),
+        request_of(plan),
         requests=ceil(point.requests / copies),
         rate_per_s=point.rate_per_s / copies if point.rate_per_s else None,
         concurrency=ceil(point.concurrency / copies) if point.concurrency else None,
     )
 
 
-def _request(plan: ServingPlan) -> Load:
+def request_of(plan: ServingPlan) -> Load:
     """Return an endless load of the plan's requests."""
     serve = plan.config.serve
     return Load(
@@ -84,6 +84,11 @@ def _request(plan: ServingPlan) -> Load:
 
 def _held(plan: ServingPlan) -> Held:
     return held(model_architecture(plan.config.model), plan.config.parallelism.tp, formats_of(plan))
+
+
+def room_of(plan: ServingPlan) -> float:
+    """Return the bytes of a device that keys and values may take; negative where the weights leave none."""
+    return _room(plan, _held(plan))
 
 
 def _room(plan: ServingPlan, part: Held) -> float:

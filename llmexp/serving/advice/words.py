@@ -1,0 +1,33 @@
+"""What a plan says of its own limits, its cards and its changed mathematics, by label."""
+
+from __future__ import annotations
+
+from llmexp.serving.advice.bounds import bounds_of
+from llmexp.serving.advice.cards import cards_for_rate, is_rated
+from llmexp.serving.advice.changes import changes_of
+from llmexp.serving.analysis.request_latency import Objective
+from llmexp.serving.plan.serving_plan import ServingPlan
+
+_MOST_BOUNDS = 2
+
+
+def advice_words(plan: ServingPlan) -> dict[str, str]:
+    """Return the lines of a predicted plan; empty where it is not predicted."""
+    if not plan.predicted:
+        return {}
+    return {
+        "cards": _cards(plan) if is_rated(plan) and Objective.of(plan.config.serve.slo) else "",
+        "bound": "; ".join(
+            f"{one.limit} (+{one.gain:.0%} with twice of it: {one.lift})" for one in bounds_of(plan)[:_MOST_BOUNDS]
+        ),
+        "changes": ", ".join(changes_of(plan)),
+    }
+
+
+def _cards(plan: ServingPlan) -> str:
+    """Say how many cards of the plan's layout sustain its rates within serve.slo."""
+    found = cards_for_rate(plan)
+    if not found:
+        return "no number of them keeps serve.slo in this layout"
+    sure = f"{found.sure_devices}" if found.sure_devices else "no number"
+    return f"{found.devices} keep serve.slo as predicted, {sure} also at the intervals' worse end"
