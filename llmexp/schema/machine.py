@@ -36,6 +36,8 @@ class HardwareConfig(Section):
         ),
     )
     host_memory_bytes: PositiveInt | None = None
+    disk_bytes: PositiveInt | None = Field(None, description="of a node's fast disks, for what its memory cannot hold")
+    disk_bandwidth_bytes_per_s: PositiveFloat | None = Field(None, description="of a node's fast disks, when read")
     peak_flops_per_s: dict[PeakDtype, PositiveFloat] = Field(
         default_factory=dict, description="dense, no sparsity, per device"
     )

@@ -43,7 +43,7 @@ class Serve(Task[ServingRunConfig, ServingPlan]):
     headlines = ("requests_per_s", "goodput_per_s", "server_peak_resident_bytes", "gpu_peak_memory_bytes")
     plan_type = ServingPlan
     pilot_source = "requests"
-    brief = ("loads", "requests", "cards")
+    brief = ("loads", "requests", "cards", "offload")
     sample_type = RequestSample
     summary_type = ServingSummary
     metrics = METRICS

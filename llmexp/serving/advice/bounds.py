@@ -19,7 +19,7 @@ _FELT = 0.01
 
 @dataclass(frozen=True)
 class ServingBound:
-    """A limit, the share of tokens/s that twice of it would bring, and the settings that lift it."""
+    """A limit, the share of tokens/s that twice of it would bring, and what lifts it, in words."""
 
     limit: str
     gain: float
@@ -28,12 +28,17 @@ class ServingBound:
 
 @dataclass(frozen=True)
 class _Limit:
-    """A limit by name: what doubles it, and what a person can do."""
+    """A limit by name: what a person can do, and what doubles it."""
 
     name: str
-    lift: str
+    lifts: tuple[str, ...]
     rates: Mapping[str, float] = field(default_factory=dict)
     limits: Mapping[str, float] = field(default_factory=dict)
+
+    def left_for(self, options: Mapping[str, Any]) -> str:
+        """Return in words what lifts it and is not done yet; a number can be raised further."""
+        done = [f"{name}=" for name in options]
+        return ", ".join(lift for lift in self.lifts if not any(name in lift for name in done))
 
     def doubled(self, server: Server) -> Server:
         """Return the server with twice of it."""
@@ -44,37 +49,37 @@ class _Limit:
 _LIMITS = (
     _Limit(
         "bytes of weights that each token reads",
-        "more requests at a time, more devices a copy, or engine.options.quantization",
+        ("more requests at a time", "more devices a copy", "engine.options.quantization=fp8"),
         rates={"weights_per_s": _TWICE},
     ),
     _Limit(
         "bytes of keys and values that each token reads",
-        "more devices, or engine.options.kv_dtype=fp8",
+        ("more devices", "engine.options.kv_dtype=fp8"),
         rates={"cache_per_s": _TWICE},
     ),
     _Limit(
         "computing, of prompts above all",
-        "more devices, or engine.options.quantization=fp8 where cards compute in it",
+        ("more devices", "engine.options.quantization=fp8 where cards compute in it"),
         rates={"flops_per_s": _TWICE, "attention_per_s": _TWICE, "memory_per_s": _TWICE},
     ),
     _Limit(
         "links between devices",
-        "fewer devices a copy: a lower parallelism.tp, a higher parallelism.dp",
+        ("a lower parallelism.tp with a higher parallelism.dp",),
         rates={"link_per_s": _TWICE, "all_reduce_s": _HALF},
     ),
     _Limit(
         "the server's own work between iterations",
-        "more copies, or another engine",
+        ("more copies", "another engine"),
         rates=dict.fromkeys(("layer_s", "eager_layer_s", "step_s", "request_s"), _HALF),
     ),
     _Limit(
         "room for keys and values",
-        "more devices a copy, engine.options.kv_dtype=fp8, or engine.options.memory_fraction=0.95",
+        ("more devices a copy", "engine.options.kv_dtype=fp8", "engine.options.memory_fraction=0.95"),
         limits={"cache_bytes": _TWICE},
     ),
     _Limit(
         "requests at a time",
-        "a higher engine.options.max_sequences",
+        ("a higher engine.options.max_sequences",),
         limits={"requests": _TWICE},
     ),
 )
@@ -85,7 +90,10 @@ def bounds_of(plan: ServingPlan) -> list[ServingBound]:
     server = server_of(plan)
     speed = _speed(plan)
     now = speed(server)
-    found = [ServingBound(one.name, speed(one.doubled(server)) / now - 1, one.lift) for one in _LIMITS]
+    found = [
+        ServingBound(one.name, speed(one.doubled(server)) / now - 1, one.left_for(plan.config.engine.options))
+        for one in _LIMITS
+    ]
     return sorted((one for one in found if one.gain >= _FELT), key=lambda one: -one.gain)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from llmexp.record.digits import GIB, rounded
 from llmexp.serving.advice.cards import cards_for_rate, is_rated
+from llmexp.serving.advice.offload.words import split_words
 from llmexp.serving.advice.open_keys import TP, Settings, devices_of, layouts
 from llmexp.serving.advice.space import ServingSpace
 from llmexp.serving.advice.trials import ServedTrial, with_settings
@@ -25,8 +26,14 @@ def _without_room(space: ServingSpace) -> str:
     lacking = -room_of(with_settings(base, nearest)) / GIB
     return (
         f"model={base.config.model.name} does not fit {_machine(base)}: the nearest, {_words(nearest)}, lacks "
-        f"{rounded(lacking)} GiB a device{_devices_that_hold(base, nearest)}"
+        f"{rounded(lacking)} GiB a device{_devices_that_hold(base, nearest)}{_split(base)}"
     )
+
+
+def _split(base: ServingPlan) -> str:
+    """Say how fast one device would be with its host's memory, where that is known."""
+    said = split_words(base)
+    return f"; or {said}" if said.startswith("simulated") else ""
 
 
 def _devices_that_hold(base: ServingPlan, settings: Settings) -> str:

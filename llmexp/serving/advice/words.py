@@ -5,6 +5,7 @@ from __future__ import annotations
 from llmexp.serving.advice.bounds import bounds_of
 from llmexp.serving.advice.cards import cards_for_rate, is_rated
 from llmexp.serving.advice.changes import changes_of
+from llmexp.serving.advice.offload.words import split_words
 from llmexp.serving.analysis.request_latency import Objective
 from llmexp.serving.plan.serving_plan import ServingPlan
 
@@ -12,13 +13,14 @@ _MOST_BOUNDS = 2
 
 
 def advice_words(plan: ServingPlan) -> dict[str, str]:
-    """Return the lines of a predicted plan; empty where it is not predicted."""
+    """Return the lines of a predicted plan, and of one that does not fit how it could be split."""
     if not plan.predicted:
-        return {}
+        return {"offload": "" if plan.skip else split_words(plan)}
     return {
         "cards": _cards(plan) if is_rated(plan) and Objective.of(plan.config.serve.slo) else "",
         "bound": "; ".join(
-            f"{one.limit} (+{one.gain:.0%} with twice of it: {one.lift})" for one in bounds_of(plan)[:_MOST_BOUNDS]
+            f"{one.limit} (+{one.gain:.0%} with twice of it{f': {one.lift}' if one.lift else ''})"
+            for one in bounds_of(plan)[:_MOST_BOUNDS]
         ),
         "changes": ", ".join(changes_of(plan)),
     }

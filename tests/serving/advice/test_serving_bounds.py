@@ -45,3 +45,10 @@ def test_what_lifts_a_limit_does() -> None:
     assert "engine.options.kv_dtype=fp8" in bound.lift
     slow, fast = (served(*words, *more).predicted.rate for more in ((), ("engine.options.kv_dtype=fp8",)))
     assert slow < fast <= (1 + 2 * bound.gain) * slow
+
+
+def test_what_is_done_already_lifts_nothing() -> None:
+    words = ("model=70b", "hardware=h100", "engine=vllm", "parallelism.tp=8")
+    plain, quantized = (bounds_of(served(*words, *more)) for more in ((), ("engine.options.quantization=fp8",)))
+    assert "engine.options.quantization=fp8" in " ".join(one.lift for one in plain)
+    assert "engine.options.quantization" not in " ".join(one.lift for one in quantized)
