@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +10,12 @@ from llmexp.analysis.contention import Machine
 from llmexp.analysis.stability import AnyRepeat
 from llmexp.errors import RecordError
 from llmexp.record.digits import rounded
+from llmexp.record.memory import Fit
 from llmexp.record.result import Metric, ResultPoint, RunResult, Stability
 from llmexp.record.samples import read_samples
 from llmexp.record.spans import TimeSpan
 from llmexp.report.row import Row
-from llmexp.serving.advice import options
+from llmexp.serving.advice import changes_of, options
 from llmexp.serving.advice.words import advice_words
 from llmexp.serving.config import ServingRunConfig
 from llmexp.serving.doubts import judge_serving
@@ -25,6 +26,7 @@ from llmexp.serving.plan.serving_plan import ServingPlan
 from llmexp.serving.planning import plan_serving, warning_of
 from llmexp.serving.points import ServingRepeat, read_serving_repeat, results, results_until_now, served
 from llmexp.serving.predict import unpredicted
+from llmexp.serving.predict.fit import served_fit
 from llmexp.serving.record.requests import RequestSample
 from llmexp.serving.record.summary import ServingSummary
 from llmexp.serving.report.distributions import draw_distributions
@@ -72,9 +74,17 @@ class Serve(Task[ServingRunConfig, ServingPlan]):
         """Warn of a search whose probes have too few requests to be judged."""
         return warning_of(plan)
 
-    def options(self, plan_with: PlanWith[ServingPlan], fixed: Collection[str]) -> Iterator[ServingPlan]:
+    def options(self, plan_with: PlanWith[ServingPlan], fixed: Mapping[str, str]) -> Iterator[ServingPlan]:
         """Yield plans of engines, degrees, copies, formats and limits that keep serve.slo as predicted."""
         return options(plan_with, fixed)
+
+    def changes_mathematics(self, plan: ServingPlan) -> Sequence[str]:
+        """Return which numbers have fewer bits than 16, where the formats are known."""
+        return changes_of(plan) if plan.predicted else ()
+
+    def fit(self, plan: ServingPlan) -> Fit | None:
+        """Return how one device holds its part of the weights with a request's keys and values."""
+        return served_fit(plan)
 
     def pilot(self, plan: ServingPlan) -> ServingPlan | None:
         """Return a run of the same server under few requests of each load; None where it would not tell."""

@@ -177,7 +177,8 @@ SERVED = ("task=serve", "model=7b", "hardware=a100", "engine=vllm")
 
 def test_a_servers_plan_shows_what_each_load_would_get(llmexp):
     _, out, _ = llmexp("plan", *SERVED, "serve.rate=1,max", "serve.concurrency=8")
-    _, whole, *loads, saturation = out.partition("  memory ")[0].splitlines()
+    _, fits, whole, *loads, saturation = out.partition("  loads ")[0].splitlines()
+    assert re.fullmatch(r"  fits       yes \(needs [\d.]+ of [\d.]+ GiB a device\)", fits)
     found = re.fullmatch(
         r"  predicted  ([\d,]+) output tokens/s a GPU \(([\d,]+) to ([\d,]+) in 9 of 10\), by published .*", whole
     )
@@ -199,7 +200,8 @@ def test_servers_plans_stand_beside_each_other_with_their_costs(llmexp):
     _, out, _ = llmexp("plan", *SERVED, "serve.rate=max", "model=7b,13b")
     header, _, seven, thirteen, *_ = out.splitlines()
     assert header.split()[-2:] == ["predicted", "time"]
-    rates = [int(line.split()[4].replace(",", "")) for line in (seven, thirteen)]
+    assert [line.split()[3] for line in (seven, thirteen)] == ["yes", "yes"]
+    rates = [int(line.split()[7].replace(",", "")) for line in (seven, thirteen)]
     assert rates[0] > rates[1]
     assert "in 9 of 10 runs; docs/serving.md" in out
     plan = json.loads(llmexp("plan", "--json", *SERVED, "serve.rate=max")[1])

@@ -21,9 +21,5 @@ def changes_of(plan: ServingPlan) -> tuple[str, ...]:
     Nothing says how much worse they are: measure the answers.
     """
     weights, cache = bits_left(plan)
-    options = plan.config.engine.options
-    said = {
-        f"weights in {weights} bits (engine.options.quantization={options.get('quantization')})": weights < _WHOLE,
-        f"keys and values in {cache} bits (engine.options.kv_dtype={options.get('kv_dtype')})": cache < _WHOLE,
-    }
+    said = {f"weights in {weights} bits": weights < _WHOLE, f"keys and values in {cache} bits": cache < _WHOLE}
     return tuple(words for words, is_so in said.items() if is_so)

@@ -19,7 +19,7 @@ def front(trials: Iterable[ServedTrial], gain: Gain) -> list[ServedTrial]:
     for trial in sorted(trials, key=_plainness):
         if not any(_is_enough(other, trial, gain, 1 - WORTH) for other in kept):
             kept.append(trial)
-    return [one for one in kept if not _is_beaten(one, kept, gain)]
+    return [one for one in kept if not is_beaten(one, kept, gain)]
 
 
 def _plainness(trial: ServedTrial) -> tuple[int, int, int]:
@@ -33,5 +33,6 @@ def _is_enough(one: ServedTrial, other: ServedTrial, gain: Gain, share: float) -
     return has_bits and one.devices <= other.devices and gain(one) >= share * gain(other)
 
 
-def _is_beaten(trial: ServedTrial, others: Sequence[ServedTrial], gain: Gain) -> bool:
+def is_beaten(trial: ServedTrial, others: Sequence[ServedTrial], gain: Gain) -> bool:
+    """Tell whether one of others is better on at most as many cards, with at least as many bits."""
     return any(_is_enough(other, trial, gain, 1 + WORTH) for other in others if other is not trial)

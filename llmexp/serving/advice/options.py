@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 
 from llmexp.errors import ConfigError
 from llmexp.registry import get_engine
+from llmexp.serving.advice.front import is_beaten
 from llmexp.serving.advice.open_keys import ENGINE
 from llmexp.serving.advice.refusals import refusal
 from llmexp.serving.advice.space import ServingSpace
@@ -17,14 +18,14 @@ from llmexp.serving.predict.unpredicted import reason
 from llmexp.tasks.base import PlanWith
 
 
-def options(plan_with: PlanWith[ServingPlan], fixed: Collection[str]) -> Iterator[ServingPlan]:
-    """Yield the plans that somebody might choose, the best of each engine first.
+def options(plan_with: PlanWith[ServingPlan], fixed: Mapping[str, str]) -> Iterator[ServingPlan]:
+    """Yield the plans that somebody might choose, those of one engine after another, the best first.
 
     Of loads that all have a rate these are those on the fewest cards that keep serve.slo; of others the fastest on one
     copy's cards and on all. Raises ConfigError where nothing fits, keeps the objective, or is predicted.
     """
     said: list[str] = []
-    found = 0
+    shown: list[ServedTrial] = []
     for engine in [None] if ENGINE in fixed else LOOPS:
         own = {ENGINE: engine} if engine else {}
         base = plan_with(own)
@@ -33,13 +34,13 @@ def options(plan_with: PlanWith[ServingPlan], fixed: Collection[str]) -> Iterato
             continue
         space = ServingSpace(base, _engine_of(base), fixed)
         trials = space.choices()
-        for trial in _best_of(trials) if found else trials:
-            plan = plan_with(own | trial.words)
+        for trial in _best_of(trials) if shown else trials:
+            plan = None if is_beaten(trial, shown, space.gain) else plan_with(own | space.words(trial))
             if plan and plan.predicted:
-                found += 1
+                shown.append(trial)
                 yield plan
         said += [] if trials else [refusal(space)]
-    if not found:
+    if not shown:
         raise ConfigError(next(iter(said), "task=serve: the command line cannot be planned with any engine"))
 
 

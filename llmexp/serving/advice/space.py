@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from llmexp.serving.advice.cards import fewest_copies, is_kept, is_rated
 from llmexp.serving.advice.front import WORTH, front
-from llmexp.serving.advice.open_keys import DP, copies_are_open, devices_of, layouts, limits
+from llmexp.serving.advice.open_keys import DP, TP, copies_are_open, devices_of, layouts, limits
 from llmexp.serving.advice.trials import ServedTrial, tried
 from llmexp.serving.engine import ServingEngine
 from llmexp.serving.plan.serving_plan import ServingPlan
@@ -28,6 +28,12 @@ class ServingSpace:
     def choices(self) -> list[ServedTrial]:
         """Return the trials that somebody might choose: of rates those on few cards first, else the fastest."""
         return sorted(front(self._trials(), self.gain), key=self._order)
+
+    def words(self, trial: ServedTrial) -> dict[str, str]:
+        """Return what a command line says of a trial besides the base's own layout."""
+        layout = self.base.config.parallelism
+        own = {TP: layout.tp, DP: layout.dp}
+        return {key: str(value) for key, value in trial.settings.items() if own.get(key) != value}
 
     def _order(self, trial: ServedTrial) -> tuple[float, float]:
         fast = -self.gain(trial)

@@ -35,11 +35,6 @@ class ServedTrial:
         """The longest time per output token of its loads."""
         return max((load.tpot_s for load in self.predicted.loads), default=0.0)
 
-    @property
-    def words(self) -> dict[str, str]:
-        """The settings as words of a command line."""
-        return {key: str(value) for key, value in self.settings.items()}
-
 
 def tried(base: ServingPlan, settings: Settings) -> ServedTrial | None:
     """Return the trial of some settings; None where it is not predicted, as where the weights leave no room."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from llmexp.schema import HardwareConfig
 
 # Servers keep a tenth of a device's memory free, and activations and graphs take some GiB of the rest.
 MEMORY_FRACTION = 0.9
-_BESIDES = 6 * 2**30
+BESIDES = 6 * 2**30
 # As their command lines say where nothing is set.
 _AT_ONCE = {"vllm": 256, "tgi": 128, "lightllm": 1000}
 _LARGE, _AT_ONCE_LARGE = 70 * 2**30, 1024
@@ -21,6 +24,11 @@ def most_at_once(engine: str, hardware: HardwareConfig) -> int:
     return _AT_ONCE_LARGE if engine == "vllm" and is_large else _AT_ONCE.get(engine, _OTHER)
 
 
+def memory_share(options: Mapping[str, Any]) -> float:
+    """Return the share of a device's memory that a server takes."""
+    return float(options.get("memory_fraction") or MEMORY_FRACTION)
+
+
 def cache_room(hardware: HardwareConfig, weights_bytes: float, fraction: float = MEMORY_FRACTION) -> float:
     """Return the bytes of a device that keys and values may take; negative where the weights leave none."""
-    return fraction * float(hardware.memory_bytes or 0) - weights_bytes - _BESIDES
+    return fraction * float(hardware.memory_bytes or 0) - weights_bytes - BESIDES

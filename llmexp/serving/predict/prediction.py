@@ -12,7 +12,7 @@ from llmexp.serving.predict.batching import Limits, Load, LoadOutcome, Server
 from llmexp.serving.predict.formats import formats_of
 from llmexp.serving.predict.held import Held, held, model_architecture
 from llmexp.serving.predict.interval import ends_of
-from llmexp.serving.predict.limits import MEMORY_FRACTION, PREFILL, cache_room, most_at_once
+from llmexp.serving.predict.limits import PREFILL, cache_room, memory_share, most_at_once
 from llmexp.serving.predict.rates import LOOPS, rates_of, source_of
 from llmexp.serving.predict.unpredicted import reason
 
@@ -51,7 +51,7 @@ def unpredicted(plan: ServingPlan) -> str:
 
 def server_of(plan: ServingPlan) -> Server:
     """Return one copy of the model on its devices."""
-    config, part = plan.config, _held(plan)
+    config, part = plan.config, held_of(plan)
     engine, options = config.engine.name, config.engine.options
     has_graphs = options.get("compile") is not False and options.get("cuda_graphs") is not False
     loop = LOOPS[engine] if has_graphs else "eager"
@@ -82,18 +82,18 @@ def request_of(plan: ServingPlan) -> Load:
     )
 
 
-def _held(plan: ServingPlan) -> Held:
+def held_of(plan: ServingPlan) -> Held:
+    """Return what one device of the plan's server holds."""
     return held(model_architecture(plan.config.model), plan.config.parallelism.tp, formats_of(plan))
 
 
 def room_of(plan: ServingPlan) -> float:
     """Return the bytes of a device that keys and values may take; negative where the weights leave none."""
-    return _room(plan, _held(plan))
+    return _room(plan, held_of(plan))
 
 
 def _room(plan: ServingPlan, part: Held) -> float:
-    fraction = float(plan.config.engine.options.get("memory_fraction") or MEMORY_FRACTION)
-    return cache_room(plan.config.hardware, part.weights_bytes, fraction)
+    return cache_room(plan.config.hardware, part.weights_bytes, memory_share(plan.config.engine.options))
 
 
 def _of_load(point: LoadPoint, outcome: LoadOutcome, copies: int, most_per_s: float) -> PredictedLoad:

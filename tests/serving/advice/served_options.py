@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from llmexp.errors import ConfigError
 from llmexp.serving.plan.serving_plan import ServingPlan
 from llmexp.serving.task import SERVE
+from tests.open_plans import open_plans_of
 from tests.planning import make_plan
 
 
@@ -17,14 +16,8 @@ def served(*words: str) -> Any:
 
 def served_options(*words: str) -> list[ServingPlan]:
     """All options of these words; the words' own keys are fixed."""
-
-    def plan_with(more: Mapping[str, str]) -> Any:
-        try:
-            return served(*words, *(f"{key}={value}" for key, value in more.items()))
-        except ConfigError:
-            return None
-
-    return list(SERVE.options(plan_with, {word.split("=")[0] for word in ("task=serve", *words)}))
+    choice = open_plans_of("task=serve", *words)
+    return list(SERVE.options(choice.plan_with, choice.fixed))  # type: ignore[arg-type]
 
 
 def layout(plan: ServingPlan) -> tuple[int, int]:

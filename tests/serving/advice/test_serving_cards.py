@@ -58,6 +58,6 @@ def test_a_plan_says_its_cards_bounds_and_changes() -> None:
     told = SERVE.describe(served(*WORDS, *SLO, "serve.rate=40", "engine.options.kv_dtype=fp8"))
     assert " keep serve.slo as predicted, " in told["cards"]
     assert "with twice of it" in told["bound"]
-    assert told["changes"] == "keys and values in 8 bits (engine.options.kv_dtype=fp8)"
+    assert told["changes"] == "keys and values in 8 bits"
     assert SERVE.describe(served(*WORDS, "serve.rate=40"))["cards"] == ""
     assert "bound" not in SERVE.describe(served("model=tiny", "hardware=cpu"))

@@ -51,7 +51,7 @@ def test_the_command_line_is_composed_for_shown_options_only() -> None:
         asked.append(words)
         return served(*H100, *(f"{key}={value}" for key, value in words.items()))
 
-    found = list(SERVE.options(plan_with, {"model", "hardware"}))
+    found = list(SERVE.options(plan_with, {"model": "70b", "hardware": "h100"}))
     assert len(asked) == len(found) + 4
     assert 10 < len(found) < 30
 
@@ -74,9 +74,17 @@ def test_what_is_given_stays() -> None:
 
 
 def test_every_predicted_engine_has_its_best_option() -> None:
-    engines = [plan.config.engine.name for plan in served_options(*A800)]
+    engines = [plan.config.engine.name for plan in served_options(*RTX4090)]
     assert set(engines) == {"vllm", "sglang", "lightllm", "tgi"}
     assert engines.count("sglang") <= 2
+
+
+def test_an_engine_that_another_one_beats_is_left_out() -> None:
+    """SGLang has no copies behind one address here, and eight copies beat eight cards of one."""
+    assert {plan.config.engine.name for plan in served_options(*A800)} == {"vllm"}
+    assert {plan.config.engine.name for plan in served_options(*A800, "parallelism.dp=1", "parallelism.tp=8")} > {
+        "vllm"
+    }
 
 
 def test_a_checkpoint_is_not_offered_in_the_format_of_another() -> None:
