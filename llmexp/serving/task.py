@@ -16,6 +16,7 @@ from llmexp.record.samples import read_samples
 from llmexp.record.spans import TimeSpan
 from llmexp.report.row import Row
 from llmexp.serving.advice import changes_of, options
+from llmexp.serving.advice.fitting import fitting
 from llmexp.serving.advice.words import advice_words
 from llmexp.serving.config import ServingRunConfig
 from llmexp.serving.doubts import judge_serving
@@ -81,6 +82,10 @@ class Serve(Task[ServingRunConfig, ServingPlan]):
     def changes_mathematics(self, plan: ServingPlan) -> Sequence[str]:
         """Return which numbers have fewer bits than 16, where the formats are known."""
         return changes_of(plan) if plan.predicted else ()
+
+    def fitting(self, plan: ServingPlan) -> Sequence[str]:
+        """Return the least changes of degree, formats and memory that make a server fit."""
+        return fitting(plan)
 
     def fit(self, plan: ServingPlan) -> Fit | None:
         """Return how one device holds its part of the weights with a request's keys and values."""

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import product
 
 from llmexp.inputs.shape import shape_of
+from llmexp.registry import get_engine
 from llmexp.schema import HfModel
 from llmexp.serving.engine import ServingEngine
 from llmexp.serving.plan.serving_plan import ServingPlan
@@ -32,6 +33,13 @@ _CACHES: Mapping[str, str] = {"vllm": "fp8", "sglang": "fp8_e5m2", "tgi": "fp8_e
 def devices_of(plan: ServingPlan) -> int:
     """Return the devices that the hardware has."""
     return plan.config.hardware.devices_per_node * plan.config.hardware.nodes
+
+
+def engine_of(plan: ServingPlan) -> ServingEngine:
+    """Return the engine of a plan."""
+    engine = get_engine(plan.config.task.name, plan.config.engine.name)
+    assert isinstance(engine, ServingEngine)
+    return engine
 
 
 def layouts(plan: ServingPlan, engine: ServingEngine, fixed: Collection[str]) -> Iterator[Settings]:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from llmexp.errors import ConfigError
-from llmexp.registry import get_engine
 from llmexp.serving.advice.front import is_beaten
-from llmexp.serving.advice.open_keys import ENGINE
+from llmexp.serving.advice.open_keys import ENGINE, engine_of
 from llmexp.serving.advice.refusals import refusal
 from llmexp.serving.advice.space import ServingSpace
 from llmexp.serving.advice.trials import ServedTrial
-from llmexp.serving.engine import ServingEngine
 from llmexp.serving.plan.serving_plan import ServingPlan
 from llmexp.serving.predict.rates import LOOPS
 from llmexp.serving.predict.unpredicted import reason
@@ -32,7 +30,7 @@ def options(plan_with: PlanWith[ServingPlan], fixed: Mapping[str, str]) -> Itera
         if base is None or (why := _why_not(base)):
             said += [why] if base else []
             continue
-        space = ServingSpace(base, _engine_of(base), fixed)
+        space = ServingSpace(base, engine_of(base), fixed)
         trials = space.choices()
         for trial in _best_of(trials) if shown else trials:
             plan = None if is_beaten(trial, shown, space.gain) else plan_with(own | space.words(trial))
@@ -57,9 +55,3 @@ def _best_of(trials: list[ServedTrial]) -> list[ServedTrial]:
     most = max((trial.bits for trial in trials), default=None)
     exact = next((trial for trial in trials if trial.bits == most), None)
     return [trial for trial in trials if trial in (trials[0], exact)]
-
-
-def _engine_of(plan: ServingPlan) -> ServingEngine:
-    engine = get_engine(plan.config.task.name, plan.config.engine.name)
-    assert isinstance(engine, ServingEngine)
-    return engine
