@@ -14,12 +14,12 @@ Gain = Callable[[ServedTrial], float]
 
 
 def front(trials: Iterable[ServedTrial], gain: Gain) -> list[ServedTrial]:
-    """Return the trials that no other beats, those on few cards first; settings that gain nothing are left out."""
+    """Return trials from few cards on, without those that gain nothing by more cards, fewer bits or more settings."""
     kept: list[ServedTrial] = []
     for trial in sorted(trials, key=_plainness):
         if not any(_is_enough(other, trial, gain, 1 - WORTH) for other in kept):
             kept.append(trial)
-    return [one for one in kept if not is_beaten(one, kept, gain)]
+    return kept
 
 
 def _plainness(trial: ServedTrial) -> tuple[int, int, int]:

@@ -56,8 +56,9 @@ def test_the_command_line_is_composed_for_shown_options_only() -> None:
     assert 10 < len(found) < 30
 
 
-def test_no_option_is_beaten_on_as_few_cards_with_as_many_bits() -> None:
-    found = [plan for plan in served_options(*H100) if plan.config.engine.name == "vllm"]
+@pytest.mark.parametrize("words", [H100, RTX4090])
+def test_no_option_is_beaten_on_as_few_cards_with_as_many_bits(words) -> None:
+    found = served_options(*words, "engine=vllm")
     for one in found:
         for other in found:
             has_bits = all(mine >= its for mine, its in zip(bits_left(other), bits_left(one), strict=True))
