@@ -95,6 +95,21 @@ def test_more_of_what_bounds_a_split_makes_it_faster(more, is_felt) -> None:
     assert (then.time.tokens_per_s > 1.05 * now.time.tokens_per_s) is is_felt
 
 
+def test_writing_the_cache_of_prompts_takes_the_disk_too() -> None:
+    model, slow = opt("175B"), replace(T4, write_per_s=T4.write_per_s / 100)
+    kept = model.layers * model.kept_per_token * LARGE.prompt * LARGE.placement.requests
+    parts = block_time(slow, model, LARGE.asked, LARGE.placement).parts_s
+    assert parts["disk"] > kept / slow.write_per_s
+
+
+def test_a_cache_that_is_brought_to_the_device_is_read_there() -> None:
+    row, slow = BY_NAME["30B", 512], replace(T4, memory_per_s=1e9)
+    model, brought = opt("30B"), replace(row.placement, attends_on_host=False)
+    kept = model.layers * model.kept_per_token * row.asked.context * brought.requests
+    here, there = (block_time(slow, model, row.asked, one).parts_s["computing"] for one in (brought, row.placement))
+    assert here - there == pytest.approx(31 * kept / slow.memory_per_s)
+
+
 def test_without_a_disk_the_largest_model_fits_nowhere() -> None:
     assert best_split(replace(T4, disk_bytes=0.0), opt("175B"), LARGE.asked, 256) is None
     assert best_split(replace(T4, disk_bytes=0.0), opt("30B"), LARGE.asked, 256)

@@ -46,6 +46,14 @@ def test_no_number_of_cards_makes_one_request_faster() -> None:
     assert SERVE.describe(plan)["cards"] == "no number of them keeps serve.slo in this layout"
 
 
+def test_requests_that_pile_up_are_not_kept_however_fast_each_is() -> None:
+    plan = served(*WORDS, "serve.rate=40", "serve.slo.tpot_s=10")
+    assert plan.predicted
+    found = cards_for_rate(plan)
+    assert found
+    assert (found.copies - 1) * plan.predicted.saturation_per_s < 40 <= found.copies * plan.predicted.saturation_per_s
+
+
 def test_the_time_to_the_last_token_counts() -> None:
     words = (*WORDS, "serve.rate=40")
     loose, tight = (cards_for_rate(served(*words, f"serve.slo.end_to_end_s={limit}")) for limit in (20, 4))
