@@ -12,6 +12,7 @@ from llmexp.advice.ranking import Ranking
 from llmexp.cli.plan_table import WIDTH, aligned
 from llmexp.record.digits import GIB, rounded
 from llmexp.record.duration import duration
+from llmexp.registry import get_task
 
 DECIDING = 3
 
@@ -40,6 +41,8 @@ def _choice(ranking: Ranking) -> Iterator[str]:
     assert first is not None
     sure = "" if ranking.sure else " (if it fits)"
     yield f"best by {ranking.goal.name}{sure}: llmexp {' '.join(first.plan.overrides)}"
+    if lift := get_task(first.plan.config.task.name).lifted_by(first.plan):
+        yield f"  what bounds it: {lift}"
     plain = next((one for one in [*ranking.sure, *ranking.perhaps] if not one.changes), None)
     if first.changes:
         yield f"  it changes the mathematics: {', '.join(first.changes)}"

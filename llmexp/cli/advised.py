@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -52,11 +53,19 @@ def advised(args: Namespace, asked: Asked) -> Ranking:
 
 
 def _plans(args: Namespace, asked: Asked) -> list[RunPlan]:
+    """Plan the options of every choice; one that has none is named, and stops the others only where all are such."""
     found: dict[str, RunPlan] = {}
+    refused: list[ConfigError] = []
     for choice in open_plans(args):
         task = get_task(choice.typed.config.task.name)
-        for plan in task.options(choice.plan_with, choice.fixed | dict(asked.fixed)):
-            found[plan.id] = plan
+        try:
+            found |= {plan.id: plan for plan in task.options(choice.plan_with, choice.fixed | dict(asked.fixed))}
+        except ConfigError as error:
+            refused.append(error)
+    if not found:
+        raise refused[0]
+    for error in refused:
+        print(f"llmexp: left out: {error}", file=sys.stderr)
     return list(found.values())
 
 

@@ -17,7 +17,7 @@ from llmexp.record.spans import TimeSpan
 from llmexp.report.row import Row
 from llmexp.serving.advice import changes_of, options
 from llmexp.serving.advice.fitting import fitting
-from llmexp.serving.advice.words import advice_words
+from llmexp.serving.advice.words import advice_words, bound_words
 from llmexp.serving.config import ServingRunConfig
 from llmexp.serving.doubts import judge_serving
 from llmexp.serving.metrics import METRICS
@@ -78,6 +78,10 @@ class Serve(Task[ServingRunConfig, ServingPlan]):
     def options(self, plan_with: PlanWith[ServingPlan], fixed: Mapping[str, str]) -> Iterator[ServingPlan]:
         """Yield plans of engines, degrees, copies, formats and limits that keep serve.slo as predicted."""
         return options(plan_with, fixed)
+
+    def lifted_by(self, plan: ServingPlan) -> str:
+        """Say which limits would bring most, with what lifts them."""
+        return bound_words(plan)
 
     def changes_mathematics(self, plan: ServingPlan) -> Sequence[str]:
         """Return which numbers have fewer bits than 16, where the formats are known."""

@@ -87,6 +87,10 @@ class TaskPlanning(ABC, Generic[C, P]):
         """Return changes, each of which makes a plan fit that does not; empty where none is known."""
         return ()
 
+    def lifted_by(self, plan: P) -> str:
+        """Say in one line what bounds a predicted plan, and by how much more of it would lift its speed."""
+        return ""
+
     def changes_mathematics(self, plan: P) -> Sequence[str]:
         """Return, in a few words each, what the run computes otherwise than a plain one does, such as 4-bit weights."""
         return ()

@@ -33,6 +33,7 @@ from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.planning import plan_training
 from llmexp.training.predict.cpu_rates import measuring_words
 from llmexp.training.predict.learning import learn
+from llmexp.training.predict.sensitivity import sensitivity_words
 from llmexp.training.repeats import RunConstants, TrainingRepeat
 from llmexp.training.report.row import TrainingRow
 from llmexp.training.report.searched_batch_plot import draw_search
@@ -106,6 +107,10 @@ class Training(Task[TrainingConfig, TrainingPlan]):
     def fitting(self, plan: TrainingPlan) -> Sequence[str]:
         """Return the smallest changes of method or batch that make the plan fit."""
         return fitting(plan)
+
+    def lifted_by(self, plan: TrainingPlan) -> str:
+        """Say what a quarter more of each number of the hardware would gain."""
+        return sensitivity_words(plan)
 
     def changes_mathematics(self, plan: TrainingPlan) -> Sequence[str]:
         """Say what may change the loss at equal tokens."""

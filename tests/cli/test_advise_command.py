@@ -60,6 +60,21 @@ def test_every_hardware_has_its_best(llmexp) -> None:
     }
 
 
+def test_a_machine_without_options_is_named_and_left_out(llmexp) -> None:
+    words = ("model=7b", "hardware=rtx4090,a100", "hardware.devices_per_node=1", "method=F", "batch.micro=1")
+    code, out, err = llmexp("advise", *words, "hardware.memory_bandwidth_bytes_per_s=null")
+    assert (code, out) == (2, "")
+    code, out, err = llmexp("advise", *words[:1], "hardware=cpu,a100", "method=F+Z3", "batch.micro=1")
+    assert code == 0
+    assert "hardware=a100" in best(out)
+    assert "llmexp: left out: nothing to choose from: this processor is not measured yet" in err
+
+
+def test_what_bounds_the_best_is_told(llmexp) -> None:
+    _, out, _ = llmexp("advise", "model=7b", "hardware=a100", "method=F+Z3", "batch.micro=1")
+    assert "what bounds it: if a quarter larger: " in out
+
+
 def test_as_many_rows_as_asked_for(llmexp) -> None:
     _, out, _ = llmexp("advise", *CARD, "task=finetune", "--top", "2")
     assert [line.split()[0] for line in out.splitlines() if line[:1].isdigit()] == ["1", "2"]

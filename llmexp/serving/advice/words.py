@@ -18,12 +18,17 @@ def advice_words(plan: ServingPlan) -> dict[str, str]:
         return {"offload": "" if plan.skip else split_words(plan)}
     return {
         "cards": _cards(plan) if is_rated(plan) and Objective.of(plan.config.serve.slo) else "",
-        "bound": "; ".join(
-            f"{one.limit} (+{one.gain:.0%} with twice of it{f': {one.lift}' if one.lift else ''})"
-            for one in bounds_of(plan)[:_MOST_BOUNDS]
-        ),
+        "bound": bound_words(plan),
         "changes": ", ".join(changes_of(plan)),
     }
+
+
+def bound_words(plan: ServingPlan) -> str:
+    """Say which limits of a predicted plan would bring most, and what lifts them."""
+    return "; ".join(
+        f"{one.limit} (+{one.gain:.0%} with twice of it{f': {one.lift}' if one.lift else ''})"
+        for one in bounds_of(plan)[:_MOST_BOUNDS]
+    )
 
 
 def _cards(plan: ServingPlan) -> str:
