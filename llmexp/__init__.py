@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 from llmexp.version import __version__
 
 if TYPE_CHECKING:
-    from llmexp.cli.face import plan, run
+    from llmexp.cli.face import advise, plan, run
     from llmexp.cli.watch import watch
     from llmexp.frame.columns import columns
     from llmexp.frame.load import load
 
-__all__ = ["__version__", "columns", "load", "plan", "run", "watch"]
+__all__ = ["__version__", "advise", "columns", "load", "plan", "run", "watch"]
 
 # Ranks import this package too, and need none of what these functions import.
 _PLACES = {
+    "advise": "llmexp.cli.face",
     "columns": "llmexp.frame.columns",
     "load": "llmexp.frame.load",
     "plan": "llmexp.cli.face",

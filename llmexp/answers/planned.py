@@ -30,7 +30,7 @@ class PlannedMemory(Part):
         description="the least at the fullest moment, activations and libraries included; estimated"
     )
     most_bytes: int = Field(description="the same with what an allocator may waste")
-    capacity_bytes: int
+    capacity_bytes: int = Field(description="of the device, or on a CPU the rank's share of the host's memory")
     parts_bytes: dict[str, int] = Field({}, description="what `need_bytes` consists of, by name")
 
 
@@ -120,7 +120,7 @@ def planned_run(cost: Cost, failures: PlannedFailures | None = None) -> PlannedR
         name=plan.name,
         folder=str(plan.folder),
         fits=fit.verdict if fit else None,
-        memory=_memory(fit),
+        memory=planned_memory(fit),
         skipped=PlannedSkip(code=skip.code, reason=skip.reason) if skip else None,
         speed=_speed(cost),
         cost=PlannedCost(held_s=cost.held_s, device_hours=cost.device_hours, usd=cost.usd, source=cost.source),
@@ -129,7 +129,8 @@ def planned_run(cost: Cost, failures: PlannedFailures | None = None) -> PlannedR
     )
 
 
-def _memory(fit: Fit | None) -> PlannedMemory | None:
+def planned_memory(fit: Fit | None) -> PlannedMemory | None:
+    """Return what a rank needs and has; None where that is not known."""
     if fit is None:
         return None
     return PlannedMemory(

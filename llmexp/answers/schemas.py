@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
+from llmexp.answers.advised import OptionsAdvised
 from llmexp.answers.claims import ClaimsDecided
 from llmexp.answers.compared import Compared
 from llmexp.answers.planned import PlannedRun
@@ -24,6 +25,7 @@ ANSWERS: dict[str, TypeAdapter[Any]] = {
     "search": TypeAdapter(TrialSearched),
     "findings": TypeAdapter(ClaimsDecided),
     "tables": TypeAdapter(TablesFilled),
+    "advice": TypeAdapter(OptionsAdvised),
 }
 
 

@@ -20,7 +20,7 @@ DECIDING = 3
 def advice_text(ranking: Ranking, top: int) -> str:
     """Return what to choose, and the first options as a table, without the last newline."""
     shown, perhaps = _shown(ranking.sure, top), ranking.perhaps[:DECIDING]
-    lines = [*_choice(ranking), "", *_table(ranking.goal, shown, perhaps), "", *_legend([*perhaps, *shown])]
+    lines = [*choice(ranking), "", *_table(ranking.goal, shown, perhaps), "", *legend([*perhaps, *shown])]
     if any(option.changes for option in [*shown, *perhaps]):
         first = [*shown, *perhaps][0].plan
         lines += losses_known(Path(first.config.sweep.outputs), first)
@@ -36,7 +36,8 @@ def _shown(options: Sequence[Option], top: int) -> list[Option]:
     return shown
 
 
-def _choice(ranking: Ranking) -> Iterator[str]:
+def choice(ranking: Ranking) -> Iterator[str]:
+    """Yield what to choose, and how sure that is."""
     first = ranking.first
     assert first is not None
     sure = "" if ranking.sure else " (if it fits)"
@@ -58,20 +59,23 @@ def _table(goal: Goal, shown: Sequence[Option], perhaps: Sequence[Option]) -> li
     shared = set.intersection(*(set(option.plan.overrides) for option in options)) if len(options) > 1 else set()
     numbers = ["?"] * len(perhaps) + [str(number) for number in range(1, len(shown) + 1)]
     rows = [
-        [number, *_cells(goal, option), _words(option, shared)] for number, option in zip(numbers, options, strict=True)
+        [number, *cells_of(goal, option), own_words(option, shared)]
+        for number, option in zip(numbers, options, strict=True)
     ]
-    headers = ["#", *_headers(goal), "words"]
+    headers = ["#", *headers_of(goal), "words"]
     kept = [place for place, header in enumerate(headers) if header and any(row[place] for row in rows)]
     head, rule, *lines = aligned([[row[place] for place in kept] for row in [headers, *rows]])
     return [head, rule[:WIDTH], *lines]
 
 
-def _headers(goal: Goal) -> list[str]:
+def headers_of(goal: Goal) -> list[str]:
+    """Return the headings of what `cells_of` returns; an empty one has no column."""
     training = [goal.training.words, "USD"] if goal.training else ["", ""]
     return ["fits", "tokens/s", "from", "to", "GiB", "of", *training, "tokens/USD", "most time", "changes"]
 
 
-def _cells(goal: Goal, option: Option) -> list[str]:
+def cells_of(goal: Goal, option: Option) -> list[str]:
+    """Return what is expected of an option."""
     low, high = option.interval
     fit, cost = option.fit, option.training(goal.training) if goal.training else None
     part, share = next(iter(option.bound.items()))
@@ -90,12 +94,13 @@ def _cells(goal: Goal, option: Option) -> list[str]:
     ]
 
 
-def _words(option: Option, shared: Collection[str]) -> str:
+def own_words(option: Option, shared: Collection[str]) -> str:
     """Return what tells an option from the others shown."""
     return " ".join(word for word in option.plan.overrides if word not in shared)
 
 
-def _legend(options: Sequence[Option]) -> Iterator[str]:
+def legend(options: Sequence[Option]) -> Iterator[str]:
+    """Yield what the columns mean."""
     sources = " and ".join(dict.fromkeys(option.predicted.source for option in options))
     yield (
         f"tokens/s of all devices, between the ends in which 9 of 10 measured speeds lay, by {sources}; "

@@ -1,4 +1,4 @@
-"""What `llmexp.plan` and `llmexp.run` do, for scripts, notebooks and CI; the commands do the same and print it."""
+"""What `llmexp.plan`, `advise` and `run` do, for scripts, notebooks and CI; the commands do the same and print it."""
 
 from __future__ import annotations
 
@@ -11,18 +11,27 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from io import TextIOBase
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
+from llmexp.advice.goal import DEFAULT
+from llmexp.answers.advised import options_advised
 from llmexp.answers.measured import MeasuredRun, measured_run
 from llmexp.answers.planned import PlannedRun, planned_run
+from llmexp.cli.advice_frame import advice_frame
+from llmexp.cli.advice_table import choice
+from llmexp.cli.advised import advised
 from llmexp.cli.app import CONFIG, hydra_app
+from llmexp.cli.commands.advise import asked_of
+from llmexp.cli.commands.advise import parser as advise_parser
 from llmexp.cli.launchers import PlannedTask
 from llmexp.cli.overrides import accept, print_replaced
 from llmexp.cli.words import jobs_and_launcher, own_folder, search_path
 from llmexp.errors import ConfigError, in_one_line
+from llmexp.frame.made import check_pandas
 from llmexp.launch.forked import close_server
 from llmexp.record.plan import RunPlan
 from llmexp.record.reading import plain
+from llmexp.report.training_budget import read_training_budget
 from llmexp.sweep.cost import Cost, costs_of
 from llmexp.sweep.measuring import folder_of
 from llmexp.sweep.search.searching import Searched
@@ -47,6 +56,31 @@ def plan(*words: str, config_dir: Place | None = None) -> list[PlannedRun]:
     """
     with _as_library():
         return [planned_run(cost) for cost in planned(_arguments(words, config_dir)).costs]
+
+
+def advise(
+    *words: str,
+    goal: str = DEFAULT,
+    tokens: float | None = None,
+    global_batch: int | None = None,
+    plain: bool = False,
+    config_dir: Place | None = None,
+) -> Any:
+    """Rank what the words of a command line leave open, in a pandas.DataFrame: advise("model=7b", "hardware=rtx4090").
+
+    A row is an option, the best first; `command` starts it, and `command` of the first is the advice. `goal` is one of
+    tokens_per_s, tokens_per_usd, time and fits; `tokens` are those of a whole training, `global_batch` the samples of a
+    step. `plain` leaves out what changes the mathematics. `attrs` has the choice in words, what each column means and
+    what nearly fits. Nothing starts, nothing is printed. Raises ConfigError, of one line, where nothing can be chosen.
+    """
+    with _as_library():
+        check_pandas("llmexp.advise")
+        args = advise_parser().parse_args([])
+        vars(args).update(vars(_arguments((f"goal={goal}", *words), config_dir)), plain=plain)
+        args.training = None if tokens is None else read_training_budget(f"tokens={tokens}")
+        args.global_batch = _whole("global_batch", global_batch)
+        ranking = advised(args, asked_of(args))
+        return advice_frame(options_advised(ranking, list(choice(ranking))))
 
 
 def run(*words: str, config_dir: Place | None = None) -> list[MeasuredRun]:
@@ -127,6 +161,12 @@ def _arguments(words: Sequence[str], config_dir: Place | None) -> Namespace:
         if not isinstance(word, str):
             raise ConfigError(f"{word!r} is not a string: write each word as one, such as 'model=7b'")
     return Namespace(overrides=list(words), config_dir=None if config_dir is None else str(Path(config_dir)))
+
+
+def _whole(name: str, value: int | None) -> int | None:
+    if value is not None and (not isinstance(value, int) or value < 1):
+        raise ConfigError(f"{name}={value!r}: must be a whole number of 1 or more")
+    return value
 
 
 @contextmanager

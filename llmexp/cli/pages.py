@@ -16,8 +16,7 @@ def write_page(text: str, what: str, path: Path | None, shown: bool) -> None:
     Raises ConfigError for a folder, and RecordError where the page cannot be written.
     """
     path = path or Path(mkdtemp(prefix="llmexp-")) / "report.html"
-    if path.is_dir():
-        raise ConfigError(f"--html {path}: is a folder; name a file in it, such as {path / 'report.html'}")
+    check_page(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, text)
@@ -26,3 +25,9 @@ def write_page(text: str, what: str, path: Path | None, shown: bool) -> None:
     print(f"{path}: {what}, {len(text.encode()) / 1e3:,.0f} kB")
     if shown and not webbrowser.open(path.resolve().as_uri()):
         print("no browser found here: open the file in one")
+
+
+def check_page(path: Path) -> None:
+    """Raise ConfigError for a folder."""
+    if path.is_dir():
+        raise ConfigError(f"--html {path}: is a folder; name a file in it, such as {path / 'report.html'}")

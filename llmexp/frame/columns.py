@@ -52,7 +52,7 @@ def columns() -> dict[str, Meaning]:
     found: dict[str, Meaning] = {}
     tasks = list(working_tasks())
     for task in tasks:
-        found |= dict(_of_fields(task.sample_type.model_fields)) | dict(_of_settings(task.config_type.model_fields))
+        found |= dict(of_fields(task.sample_type.model_fields)) | dict(_of_settings(task.config_type.model_fields))
     for task in tasks:
         try:
             specs = task.metrics.values()
@@ -75,19 +75,21 @@ def working_tasks() -> Iterator[Task[Any, Any]]:
             yield get_task(name)
 
 
-def _of_fields(fields: Any, before: str = "") -> Iterator[tuple[str, Meaning]]:
+def of_fields(fields: Any, before: str = "") -> Iterator[tuple[str, Meaning]]:
+    """Yield the unit and the description of each field that has one, by its name behind `before`."""
     for name, field in fields.items():
         if field.description:
-            yield f"{before}{name}", {"unit": _unit(name), "description": field.description}
+            yield f"{before}{name}", {"unit": _unit(f"{before}{name}"), "description": field.description}
 
 
 def _of_settings(sections: Any) -> Iterator[tuple[str, Meaning]]:
     for section, field in sections.items():
         if inner := getattr(field.annotation, "model_fields", None):
-            yield from _of_fields(inner, f"{section}_")
+            yield from of_fields(inner, f"{section}_")
 
 
 def _unit(name: str) -> str:
     """Return the unit that a field's name ends in."""
-    known = {"_bytes": "bytes", "_s": "s", "_us": "us", "_tokens": "tokens", "_megahertz": "MHz", "_celsius": "°C"}
+    known = {"tokens_per_s": "tokens/s", "tokens_per_usd": "tokens/USD", "_usd": "USD", "_hours": "h"}
+    known |= {"_bytes": "bytes", "_s": "s", "_us": "us", "_tokens": "tokens", "_megahertz": "MHz", "_celsius": "°C"}
     return next((unit for ending, unit in known.items() if name.endswith(ending)), "")

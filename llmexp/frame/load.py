@@ -12,6 +12,7 @@ from llmexp.bundle.archive import is_bundle, unpacked
 from llmexp.errors import ConfigError, LlmexpError, unknown
 from llmexp.frame.columns import columns, working_tasks
 from llmexp.frame.levels import points, repeats, runs, samples
+from llmexp.frame.made import check_pandas, frame_of
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.reading import plain
 from llmexp.report.row import Row, read_row
@@ -30,23 +31,14 @@ def load(path: Place | Sequence[Place], level: str = "runs") -> Any:
     levels = _levels()
     if level not in levels:
         raise unknown("level", level, levels)
-    try:
-        import pandas
-    except ImportError:
-        raise ConfigError("llmexp.load needs pandas: pip install pandas") from None
+    check_pandas("llmexp.load")
     rows, unreadable = [], dict[str, str]()
     for folder in _folders([path] if isinstance(path, str | os.PathLike) else path):
         try:
             rows += [{name: _plain(value) for name, value in row.items()} for row in levels[level](read_row(folder))]
         except (LlmexpError, OSError, ValueError) as error:
             unreadable[str(folder.path)] = plain(str(error))
-    frame = pandas.DataFrame(rows)
-    meanings = columns()
-    frame.attrs = {
-        "columns": {name: meanings[name] for name in frame.columns if name in meanings},
-        "unreadable": unreadable,
-    }
-    return frame
+    return frame_of(rows, columns(), unreadable=unreadable)
 
 
 def _levels() -> dict[str, Rows]:

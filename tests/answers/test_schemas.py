@@ -137,12 +137,12 @@ def test_a_comparison_of_two_runs_is_what_its_schema_says(llmexp: Llmexp, make_r
 
 
 def test_schemas_are_listed_and_another_name_is_one_line(llmexp: Llmexp) -> None:
-    assert llmexp("schema")[1].split() == ["plan", "report", "compare", "search", "findings", "tables"]
+    assert llmexp("schema")[1].split() == ["plan", "report", "compare", "search", "findings", "tables", "advice"]
     code, _, err = llmexp("schema", "reprot")
     assert (code, err) == (
         2,
         "llmexp: unknown schema 'reprot': did you mean report? "
-        "choices are plan, report, compare, search, findings, tables\n",
+        "choices are plan, report, compare, search, findings, tables, advice\n",
     )
 
 
@@ -153,6 +153,46 @@ def test_findings_are_what_their_schema_says(llmexp: Llmexp) -> None:
     (row,) = [row for row in in_csv if row["id"] == "S01"]
     assert (claim["statement"], claim["published"]["verdict"]) == (row["statement"], row["paper"])
     assert claim["yours"]["verdict"] == "cannot tell"
+
+
+CARD = (
+    "model=7b",
+    "hardware=rtx4090",
+    "hardware.devices_per_node=1",
+    "task=finetune",
+    "engine=torch",
+    "optimizer=adamw",
+)
+
+
+def test_advice_is_what_its_schema_says(llmexp: Llmexp) -> None:
+    answer = check(llmexp, "advice", llmexp("advise", *CARD, "--for", "tokens=1e9", "--json", "--top", "1")[1])
+    options = answer["options"]
+    assert [option["rank"] for option in options] == list(range(1, len(options) + 1))
+    assert len(options) > 3
+    first = options[0]
+    assert answer["choice"][0] == f"best by tokens_per_s: llmexp {first['command'].removeprefix('python -m llmexp ')}"
+    assert (first["fits"], first["undecided"], first["changes"], first["hardware"], first["devices"]) == (
+        *("yes", True, ["adapters only"]),
+        *("rtx4090", 1),
+    )
+    assert not options[-1]["undecided"]
+    assert first["low_tokens_per_s"] < first["tokens_per_s"] < first["high_tokens_per_s"]
+    assert first["training"]["time_s"] == pytest.approx(answer["training_tokens"] / first["tokens_per_s"])
+    assert sum(first["time_shares"].values()) == pytest.approx(1)
+    assert first["settings"]["method"] in first["command"]
+    assert all(option["settings"].keys() == first["settings"].keys() for option in options)
+
+
+def test_the_nearest_that_does_not_fit_says_what_it_lacks_and_what_would_help(llmexp: Llmexp) -> None:
+    words = ("model=7b", "hardware=a100", "hardware.devices_per_node=1", "engine=torch", "method=F+R,F+Z3+O")
+    answer = check(llmexp, "advice", llmexp("advise", *words, "precision=bf16_mixed", "optimizer=adamw", "--json")[1])
+    nearest = answer["nearest"][0]
+    memory = nearest["memory"]
+    assert nearest["lacks_bytes"] == memory["need_bytes"] - memory["capacity_bytes"] > 0
+    assert nearest["reason"].endswith(f"GiB of a device, which has {memory['capacity_bytes'] / 2**30:.1f}")
+    assert "Z2+O" in nearest["fits_with"]
+    assert "method=F+R" in nearest["command"]
 
 
 def test_a_published_table_is_what_its_schema_says(llmexp: Llmexp, make_run: Any) -> None:

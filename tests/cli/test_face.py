@@ -106,7 +106,7 @@ def test_options_from_a_folder_of_ones_own_are_planned(here: Path) -> None:
     assert small.plan.config.model.num_layers == 2
 
 
-@pytest.mark.parametrize("function", [llmexp.plan, llmexp.run])
+@pytest.mark.parametrize("function", [llmexp.plan, llmexp.advise, llmexp.run])
 @pytest.mark.parametrize(
     ("words", "said"),
     [

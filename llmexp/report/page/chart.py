@@ -27,7 +27,8 @@ class ChartTrace:
     """A named line, cloud of points or row of bars.
 
     Where given, each point has its own: `words` name it, `labels` stand beside it, and `intervals` are the ends of its
-    95 % interval along y, `x_intervals` along x.
+    interval along y, `x_intervals` along x. Traces with the same `look`, which is else their place, have the same color
+    and mark; the marks of `hollow` ones are empty. Only pages draw the latter two.
     """
 
     name: str
@@ -38,6 +39,8 @@ class ChartTrace:
     mode: Mode = "lines+markers"
     labels: Sequence[str] = ()
     x_intervals: Sequence[Whisker | None] = ()
+    look: int | None = None
+    hollow: bool = False
 
     @property
     def known(self) -> list[int]:
@@ -66,7 +69,8 @@ class Chart:
     """A chart with its title, the labels of its axes with their units, and a note on how to read it.
 
     Traces of bars are those of the same categories; other traces of such a chart are marks over the bars. Axes are
-    logarithmic where `log_x` or `log_y` says so.
+    logarithmic where `log_x` or `log_y` says so. `limits` are values of x with their names: a page draws them as lines,
+    and shades what lies beyond. `whiskers` says what intervals are.
     """
 
     title: str
@@ -77,6 +81,8 @@ class Chart:
     from_zero: bool = True
     log_x: bool = False
     log_y: bool = False
+    limits: Sequence[tuple[str, float]] = ()
+    whiskers: str = INTERVALS
 
     @classmethod
     def of(cls, found: Mapping[str, Any]) -> Chart:
@@ -109,12 +115,13 @@ class Chart:
         has_intervals = any(any(trace.intervals) or any(trace.x_intervals) for trace in self.traces)
         written = [text for trace in self.traces for text in (trace.name, *trace.labels)]
         signs = [words for sign, words in SIGNS.items() if any(f" {text}".endswith(f" {sign}") for text in written)]
-        return " ".join(filter(None, [self.note, INTERVALS * has_intervals, *signs]))
+        return " ".join(filter(None, [self.note, self.whiskers * has_intervals, *signs]))
 
     @property
     def alternative(self) -> str:
         """The chart in words, for those who do not see it: each trace with its first and last values."""
-        return f"{self.title}. {'; '.join(map(_told, self.traces))}"
+        limits = [f"{name} at {rounded(value)}" for name, value in self.limits]
+        return f"{self.title}. {'; '.join([*map(_told, self.traces), *limits])}"
 
 
 def _told(trace: ChartTrace) -> str:

@@ -16,6 +16,8 @@ from llmexp.report.page.chart import MOST_POINTS, Chart, ChartTrace
 COLORS, DASHES, MARKERS = 6, 5, 6
 # Names of more points would cover each other; a point tells its name where the pointer rests on it.
 MOST_NAMED = 24
+# Percent of the plot's width.
+LEAST_BETWEEN_NAMES = 25
 
 
 def drawing(chart: Chart) -> str:
@@ -35,9 +37,18 @@ def _key(trace: ChartTrace, number: int, of_bars: bool) -> str:
         sample = f'<span class="key"><span class="{kind}"></span></span>'
     else:
         line = f'<path class="{_line(number)}" d="M0 7H30"/>' if "lines" in trace.mode else ""
-        mark = f'<use class="c{number % COLORS}" href="#m{number % MARKERS}" x="15" y="7"/>'
+        mark = f'<use {_mark(trace, number)} x="15" y="7"/>'
         sample = f'<svg class="key" width="30" height="14">{line}{mark * ("markers" in trace.mode)}</svg>'
     return f"<li>{sample} {escape(trace.name)}</li>"
+
+
+def _mark(trace: ChartTrace, number: int) -> str:
+    look = _look(trace, number)
+    return f'class="c{look % COLORS}{" hollow" * trace.hollow}" href="#m{look % MARKERS}"'
+
+
+def _look(trace: ChartTrace, number: int) -> int:
+    return number if trace.look is None else trace.look
 
 
 def _line(number: int) -> str:
@@ -90,6 +101,7 @@ def _plot(chart: Chart) -> str:
     parts = [
         f'<p class="axis">{escape(chart.y_label)}</p>',
         f'<svg class="xy" role="img" aria-label="{escape(chart.alternative)}" style="--left:{left}">',
+        *_limits(chart, across),
         *_grid(across, up),
         f'<text class="axis" x="100%" y="100%" dy="2.7em" text-anchor="end">{escape(chart.x_label)}</text>',
     ]
@@ -105,10 +117,24 @@ def _axes(chart: Chart) -> tuple[Axis, Axis]:
     points = [(float(trace.x[place]), trace.y[place] or 0.0) for trace in traces for place in trace.known]
     wide = [end for trace in traces for interval in trace.x_intervals if interval for end in interval]
     high = [end for trace in traces for interval in trace.intervals if interval for end in interval]
-    x, y = [*(x for x, _ in points), *wide], [*(y for _, y in points), *high]
+    x, y = [*(x for x, _ in points), *wide, *(limit for _, limit in chart.limits)], [*(y for _, y in points), *high]
     marked = any("markers" in trace.mode for trace in traces)
     across = Axis.of_powers(x, 6) if chart.log_x else Axis.of(x, 4, from_zero=not marked, padded=marked)
     return across, Axis.of_powers(y, 6) if chart.log_y else Axis.of(y, 5, chart.from_zero)
+
+
+def _limits(chart: Chart, across: Axis) -> Iterator[str]:
+    """Yield lines with what lies beyond; near lines have their names in one."""
+    named: list[tuple[float, str]] = []
+    for name, limit in chart.limits:
+        x = across.percent(limit)
+        yield f'<rect class="beyond" x="{x:.2f}%" y="0" width="{100 - x:.2f}%" height="100%"/>'
+        yield f'<line class="limit" x1="{x:.2f}%" x2="{x:.2f}%" y1="0" y2="100%"/>'
+        is_near = named and x - named[-1][0] < LEAST_BETWEEN_NAMES
+        named.append((x, f"{named.pop()[1]}, {name}" if is_near else name))
+    for x, name in named:
+        side = f'text-anchor="{"end" if x > 60 else "start"}"'
+        yield f'<text x="{x:.2f}%" y="0" dy="-.4em" {side}>{escape(name)}</text>'
 
 
 def _grid(across: Axis, up: Axis) -> Iterator[str]:
@@ -126,7 +152,7 @@ def _trace(trace: ChartTrace, number: int, across: Axis, up: Axis) -> Iterator[s
     if "lines" in trace.mode:
         yield '<svg viewBox="0 0 1000 1000" preserveAspectRatio="none">'
         yield f'<path class="{_line(number)}" d="{_path(trace, across, up)}"/></svg>'
-    color = f"c{number % COLORS}"
+    color = f"c{_look(trace, number) % COLORS}"
     for place in trace.known:
         x, y = across.percent(float(trace.x[place])), 100 - up.percent(trace.y[place] or 0.0)
         if interval := _at(trace.intervals, place):
@@ -136,8 +162,7 @@ def _trace(trace: ChartTrace, number: int, across: Axis, up: Axis) -> Iterator[s
             low, high = (across.percent(end) for end in interval)
             yield f'<line class="error {color}" x1="{low:.2f}%" x2="{high:.2f}%" y1="{y:.2f}%" y2="{y:.2f}%"/>'
         if "markers" in trace.mode:
-            use = f'<use class="{color}" href="#m{number % MARKERS}" x="{x:.2f}%" y="{y:.2f}%">'
-            yield f"{use}{_title(trace, place)}</use>"
+            yield f'<use {_mark(trace, number)} x="{x:.2f}%" y="{y:.2f}%">{_title(trace, place)}</use>'
 
 
 def _path(trace: ChartTrace, across: Axis, up: Axis) -> str:
@@ -168,5 +193,5 @@ def _labels(trace: ChartTrace, number: int, across: Axis, up: Axis) -> Iterator[
     for place in named if len(named) <= MOST_NAMED else ():
         x, y = across.percent(float(trace.x[place])), 100 - up.percent(trace.y[place] or 0.0)
         side = 'text-anchor="end" dx="-9"' if x > 60 else 'dx="9"'
-        text = escape(trace.labels[place])
-        yield f'<text class="label c{number % COLORS}" x="{x:.2f}%" y="{y:.2f}%" dy="-5" {side}>{text}</text>'
+        text, color = escape(trace.labels[place]), f"c{_look(trace, number) % COLORS}"
+        yield f'<text class="label {color}" x="{x:.2f}%" y="{y:.2f}%" dy="-5" {side}>{text}</text>'

@@ -79,3 +79,39 @@ def test_a_whisker_that_reaches_zero_ends_at_the_begin_of_a_logarithmic_axis():
     trace = ChartTrace("rates", [1.0, 4.0], [1.0, 2.0], (), [(0.0, 2.0), None])
     (whisker,) = parsed(Chart("a", "x", "y", [trace], log_x=True, log_y=True)).findall(".//line[@class='error c0']")
     assert (whisker.get("y1"), whisker.get("x1")) == ("100.00%", "4.55%")
+
+
+def test_what_lies_beyond_a_limit_is_shaded_and_near_limits_share_a_name():
+    trace = ChartTrace("runs", [0.0, 100.0], [1.0, 2.0], mode="markers")
+    root = parsed(Chart("a", "GiB", "y", [trace], limits=[("small: 50 GiB", 50.0), ("a: 95", 95.0), ("b: 100", 100.0)]))
+    beyond = [(one.get("x"), one.get("width")) for one in root.findall(".//rect[@class='beyond']")]
+    assert beyond == [("50.00%", "50.00%"), ("90.91%", "9.09%"), ("95.45%", "4.55%")]
+    assert [one.get("x1") for one in root.findall(".//line[@class='limit']")] == ["50.00%", "90.91%", "95.45%"]
+    names = {text.text: text.get("x") for text in root.findall(".//text")}
+    assert names["small: 50 GiB"] == "50.00%"
+    assert names["a: 95, b: 100"] == "95.45%"
+
+
+def test_a_limit_beyond_all_points_is_on_the_axis_and_in_the_words():
+    chart = Chart("a", "x", "y", [ChartTrace("t", [1.0, 2.0], [1.0, 2.0])], limits=[("all there is", 4.0)])
+    (limit,) = parsed(chart).findall(".//line[@class='limit']")
+    assert limit.get("x1") == "95.45%"
+    assert chart.alternative.endswith("; all there is at 4.00")
+
+
+def test_hollow_marks_look_like_the_full_ones_of_their_kind():
+    traces = [
+        ChartTrace("fits", [1.0], [1.0], mode="markers", look=3),
+        ChartTrace("may fit", [2.0], [2.0], mode="markers", look=3, hollow=True),
+        ChartTrace("other", [3.0], [3.0], mode="markers"),
+    ]
+    root = parsed(Chart("a", "x", "y", traces))
+    looks = [(use.get("class"), use.get("href")) for use in root.findall(".//use")]
+    assert looks == 2 * [("c3", "#m3"), ("c3 hollow", "#m3"), ("c2", "#m2")]
+
+
+def test_a_chart_says_what_its_whiskers_are():
+    trace = ChartTrace("t", [1.0], [1.0], intervals=[(0.5, 2.0)])
+    assert Chart("a", "x", "y", [trace]).caption == "Whiskers are 95 % intervals by the repeats."
+    assert Chart("a", "x", "y", [trace], whiskers="Whiskers are guesses.").caption == "Whiskers are guesses."
+    assert Chart.of(Chart("a", "x", "y", [trace], limits=[("l", 1.0)]).values).limits == [("l", 1.0)]
