@@ -14,6 +14,7 @@ from benchmarks.prediction.errors import of_errors
 from benchmarks.prediction.fit import Vector
 from benchmarks.prediction.judge import PUBLISHED, Judge, Judged
 from benchmarks.prediction.memory import memory_figures
+from benchmarks.prediction.pairs import pair_figures
 from benchmarks.prediction.published import published_figures
 from benchmarks.prediction.serving import predict_serving
 from benchmarks.rates import rate
@@ -44,6 +45,7 @@ def predict(folder: Path) -> Iterator[Figure]:
         yield of_errors(f"95th percentile, {one.name}", one.off, lambda off: np.quantile(off, _TAIL), limits[1])
     yield from tail(judge.fitted_to_all(), judged[0])
     yield from _holding(judged[0])
+    yield from pair_figures(judged[0])
     for kind, part in kinds(judge).items():
         yield rate(f"{kind}: 90 % intervals by other sources that hold", held_by_other_sources(part), len(part.cells))
     yield from published_figures()

@@ -20,6 +20,8 @@ class Option:
     """A plan that `llmexp advise` may name; the rate is that of all devices, measured here or predicted."""
 
     cost: Cost
+    failed: bool = False
+    """Tell whether its run just ended without a speed."""
 
     @property
     def plan(self) -> RunPlan:
@@ -43,6 +45,12 @@ class Option:
         return self.cost.speed is not None and self.cost.speed.is_own
 
     @property
+    def ended_badly(self) -> bool:
+        """Tell whether its run gave no speed, now or before: it was out of memory, or out of time."""
+        answered = self.cost.source == "nothing" and not certain_skip(self.plan)
+        return self.failed or (answered and not self.measured)
+
+    @property
     def rate(self) -> float:
         """Tokens/s of all devices."""
         speed = self.cost.speed
@@ -61,9 +69,11 @@ class Option:
 
     @cached_property
     def verdict(self) -> FitVerdict:
-        """Whether it fits device and host; what is not known is uncertain."""
-        if certain_skip(self.plan):
+        """Whether it fits device and host, as it did where it was measured; what is not known is uncertain."""
+        if certain_skip(self.plan) or self.ended_badly:
             return "no"
+        if self.measured:
+            return "yes"
         return self.fit.verdict if self.fit else "uncertain"
 
     @property

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from llmexp.advice.apart import told_apart
 from llmexp.advice.goal import Goal
 from llmexp.advice.option import Option
 
 # Values nearer than this are the same: the predictions of two such options differ by rounding.
 SAME = 0.005
-# Of pairs of runs that were predicted further apart than this, 90 % were measured in that order.
-APART = 1.15
 
 
 @dataclass(frozen=True)
@@ -32,10 +31,24 @@ class Ranking:
 
     @property
     def undecided(self) -> list[Option]:
-        """The first options that predictions cannot tell apart from the best one, the best one first."""
-        ordered = [*self.sure] or [*self.perhaps]
-        best = self.goal.value(ordered[0]) if ordered else 0.0
-        return [option for option in ordered if self.goal.value(option) * APART >= best]
+        """The first one, and then those of which predictions cannot say that they are worse, the most promising first.
+
+        What may not fit is among them. Of memory nothing would be measured.
+        """
+        best = self.first
+        if best is None or self.goal.name == "fits":
+            return [best] if best else []
+        others = [*self.perhaps, *self.sure]
+        return [best, *(one for one in others if one is not best and not self._is_worse(one, best))]
+
+    def deciding(self, count: int) -> list[Option]:
+        """Return as many of the undecided ones as are to be measured; none where nothing is left to be decided."""
+        undecided = self.undecided
+        return [one for one in undecided if not one.measured][:count] if len(undecided) > 1 else []
+
+    def _is_worse(self, option: Option, best: Option) -> bool:
+        ratio = self.goal.value(best) / self.goal.value(option)
+        return ratio > 1 and told_apart(best, option, ratio)
 
 
 def ranked(options: Sequence[Option], goal: Goal) -> Ranking:
@@ -47,7 +60,7 @@ def ranked(options: Sequence[Option], goal: Goal) -> Ranking:
     sure = _useful(by_verdict["yes"], goal)
     best = goal.value(sure[0]) if sure else 0.0
     better = [one for one in by_verdict["uncertain"] if not sure or goal.value(one) > best * (1 + SAME)]
-    misfits = sorted(by_verdict["no"], key=lambda one: -one.free_share)
+    misfits = sorted(by_verdict["no"], key=lambda one: (one.ended_badly, -one.free_share))
     return Ranking(goal, sure, _useful(better, goal), misfits)
 
 
