@@ -49,9 +49,6 @@ def choice(ranking: Ranking) -> Iterator[str]:
         yield f"  it changes the mathematics: {', '.join(first.changes)}"
         if plain:
             yield f"best without that: llmexp {' '.join(plain.plan.overrides)}"
-    undecided = ranking.undecided
-    if len(undecided) > 1:
-        yield f"predictions cannot tell the first {len(undecided)} apart: measure them"
 
 
 def _table(goal: Goal, shown: Sequence[Option], perhaps: Sequence[Option]) -> list[str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from llmexp.advice.goal import Goal
+from llmexp.advice.goal import DEFAULT, Goal, read_goal
 from llmexp.advice.option import Option
 from llmexp.advice.ranking import Ranking, ranked
 from llmexp.cli.open_plans import open_plans
@@ -17,8 +17,11 @@ from llmexp.launch.preflight import certain_skip
 from llmexp.record.digits import GIB, rounded
 from llmexp.record.plan import RunPlan
 from llmexp.registry import get_task
+from llmexp.report.training_budget import EPOCHS
 from llmexp.sweep.cost import costs_of
 from llmexp.sweep.measuring import folder_of
+
+_GOAL = "goal="
 
 
 @dataclass(frozen=True)
@@ -37,11 +40,28 @@ class Asked:
         return {} if self.global_batch is None else {"batch.global": str(self.global_batch)}
 
 
-def advised(args: Namespace, asked: Asked) -> Ranking:
-    """Rank what the overrides leave open; raises ConfigError, of one line, where there is nothing to choose."""
+def asked_of(args: Namespace) -> Asked:
+    """Take goal= out of the overrides; raises ConfigError for what cannot be asked."""
+    goals = [word.removeprefix(_GOAL) for word in args.overrides if word.startswith(_GOAL)]
+    args.overrides = [word for word in args.overrides if not word.startswith(_GOAL)]
+    for name, value in (("--global-batch", args.global_batch), ("--top", args.top), ("--run", args.run)):
+        if value is not None and value < 1:
+            raise ConfigError(f"{name} {value}: must be 1 or more")
+    if args.training and args.training.kind == EPOCHS:
+        raise ConfigError(f"--for epochs={args.training.said}: only a run counts the data's records: write tokens=")
+    return Asked(read_goal((goals or [DEFAULT])[-1], args.training), args.plain, args.global_batch)
+
+
+def advised(args: Namespace, asked: Asked, measured: Sequence[Option] = ()) -> Ranking:
+    """Rank what the overrides leave open; raises ConfigError, of one line, where there is nothing to choose.
+
+    Options that were measured just now take the place of the same plans.
+    """
     print_replaced(args.overrides)
-    plans = list(_plans(args, asked))
-    options = [Option(cost) for cost in costs_of(plans, [folder_of(plan) for plan in plans])]
+    known = {option.plan.id for option in measured}
+    plans = [plan for plan in _plans(args, asked) if plan.id not in known]
+    costs = costs_of(plans, [folder_of(plan) for plan in plans]) if plans else []
+    options = [*measured, *map(Option, costs)]
     kept = [option for option in options if not (asked.plain and option.changes)]
     if not kept:
         raise ConfigError("--plain: every option that these words leave changes the mathematics: leave --plain out")
@@ -106,6 +126,8 @@ def _within_budget(ranking: Ranking, goal: Goal) -> Ranking:
 def _nearest(option: Option) -> str:
     """Say what comes nearest, and what it lacks."""
     words, fit, skip = " ".join(option.plan.overrides), option.fit, certain_skip(option.plan)
+    if option.ended_badly:
+        return f"{words} gave no speed when it ran"
     if fit is None or (fit.need <= fit.capacity and skip):
         return f"{words} comes nearest: {skip.reason.partition(':')[0] if skip else 'its size is not known'}"
     lacks = f"{rounded(fit.need / GIB)} GiB of a device, which has {rounded(fit.capacity / GIB)}"

@@ -19,10 +19,8 @@ from llmexp.answers.measured import MeasuredRun, measured_run
 from llmexp.answers.planned import PlannedRun, planned_run
 from llmexp.cli.advice_frame import advice_frame
 from llmexp.cli.advice_table import choice
-from llmexp.cli.advised import advised
+from llmexp.cli.advised import advised, asked_of
 from llmexp.cli.app import CONFIG, hydra_app
-from llmexp.cli.commands.advise import asked_of
-from llmexp.cli.commands.advise import parser as advise_parser
 from llmexp.cli.launchers import PlannedTask
 from llmexp.cli.overrides import accept, print_replaced
 from llmexp.cli.words import jobs_and_launcher, own_folder, search_path
@@ -75,8 +73,8 @@ def advise(
     """
     with _as_library():
         check_pandas("llmexp.advise")
-        args = advise_parser().parse_args([])
-        vars(args).update(vars(_arguments((f"goal={goal}", *words), config_dir)), plain=plain)
+        args = _arguments((f"goal={goal}", *words), config_dir)
+        args.plain, args.top, args.run = plain, None, None
         args.training = None if tokens is None else read_training_budget(f"tokens={tokens}")
         args.global_batch = _whole("global_batch", global_batch)
         ranking = advised(args, asked_of(args))

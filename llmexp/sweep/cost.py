@@ -104,9 +104,13 @@ class _History:
     like: dict[str, list[RunOverview]] = field(default_factory=dict)
 
     def nearest(self, plan: RunPlan) -> RunOverview | None:
-        """Return the run of the same kind whose samples have the nearest amount of work."""
+        """Return the run of the same kind whose samples have the nearest amount of work, best the very same run."""
         like = self.like.get(duration_key(plan)) if plan.amount else None
-        return min(like, key=lambda run: max(run.amount / plan.amount, plan.amount / run.amount)) if like else None
+
+        def distance(run: RunOverview) -> tuple[float, bool]:
+            return max(run.amount / plan.amount, plan.amount / run.amount), run.id != plan.id
+
+        return min(like, key=distance) if like else None
 
 
 def costs_of(plans: Sequence[RunPlan], folders: Sequence[RunFolder]) -> list[Cost]:

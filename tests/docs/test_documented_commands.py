@@ -21,11 +21,11 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from llmexp.__main__ import main
+from llmexp.cli.advised import asked_of
 from llmexp.cli.app import CONFIG, hydra_app
 from llmexp.cli.arguments import COMMAND_NAMES, run_parser
 from llmexp.cli.commands import command as module_of
 from llmexp.cli.commands import command_in
-from llmexp.cli.commands.advise import asked_of
 from llmexp.cli.commands.search import sweeper_words
 from llmexp.cli.compose import Composer
 from llmexp.cli.jobs import answers, choices_of, expand, plan_of, words_of

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
-from llmexp.advice.goal import DEFAULT, GOALS, read_goal
+from llmexp.advice.goal import GOALS
+from llmexp.advice.ranking import Ranking
 from llmexp.answers.advised import options_advised
 from llmexp.answers.versioned import line
 from llmexp.cli.advice_page import advice_page
 from llmexp.cli.advice_table import advice_text, choice
-from llmexp.cli.advised import Asked, advised
+from llmexp.cli.advised import Asked, advised, asked_of
 from llmexp.cli.arguments import Parser, add_overrides, command_parser
+from llmexp.cli.deciding import decide, deciding_lines, in_turns
 from llmexp.cli.pages import check_page, write_page
 from llmexp.errors import ConfigError
-from llmexp.report.training_budget import EPOCHS, read_training_budget
-
-_GOAL = "goal="
+from llmexp.report.training_budget import read_training_budget
 
 
 def parser() -> Parser:
@@ -24,8 +25,8 @@ def parser() -> Parser:
     parser = command_parser(
         "advise",
         "Ranks the configurations that a command line leaves open, by prediction: methods, engines, degrees, batches, "
-        "precisions. Each has its memory, its speed with an interval, and the words that start it. Starts nothing. "
-        f"goal= is one of {', '.join(GOALS)}.",
+        "precisions. Each has its memory, its speed with an interval, and the words that start it. Without --run "
+        f"nothing is started. goal= is one of {', '.join(GOALS)}.",
     )
     add_overrides(parser)
     parser.add_argument(
@@ -37,6 +38,13 @@ def parser() -> Parser:
     )
     parser.add_argument("--global-batch", type=int, metavar="N", help="samples of a step of all replicas together")
     parser.add_argument("--plain", action="store_true", help="leave out what changes the mathematics")
+    parser.add_argument(
+        "--run",
+        type=int,
+        metavar="N",
+        help="measure N options that predictions cannot tell apart, and rank again; of more than 3 all with few steps, "
+        "and the better half with more",
+    )
     parser.add_argument("--top", type=int, default=10, metavar="N", help="the options to show in the terminal (10)")
     parser.add_argument("--json", action="store_true", help="print all options as one object of JSON")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write them as one page that needs no network")
@@ -47,33 +55,41 @@ def parser() -> Parser:
 
 
 def main(args: Namespace) -> int:
-    """Print the ranking."""
+    """Print the ranking, with --run after what was measured for it; return the exit code."""
     is_page = bool(args.html or args.open)
-    if args.json and is_page:
-        raise ConfigError("--json prints one object alone: leave --html and --open out")
+    if args.json and (is_page or args.run):
+        raise ConfigError(f"--json prints one object alone: leave {'--html and --open' if is_page else '--run'} out")
     if args.html:
         check_page(args.html)
-    asked = asked_of(args)
-    ranking = advised(args, asked)
+    typed, asked = [*args.overrides], asked_of(args)
+    ranking, code = advised(args, asked), 0
+    if args.run:
+        if turns := in_turns(ranking, typed):
+            args.overrides += turns
+            ranking = advised(args, asked)
+        ranking, code = decide(args, asked, ranking, args.run)
+    _show(args, asked, ranking, typed)
+    return code
+
+
+def _show(args: Namespace, asked: Asked, ranking: Ranking, typed: Sequence[str]) -> None:
+    """Print the ranking as text or JSON, or write its page."""
     if args.json:
         print(line(options_advised(ranking, list(choice(ranking)))))
-    elif is_page:
+    elif args.html or args.open:
         count = len(ranking.sure) + len(ranking.perhaps)
         write_page(
             advice_page(ranking, asked, args.overrides), f"{count} option{'s' * (count != 1)}", args.html, args.open
         )
     else:
         print(advice_text(ranking, args.top))
-    return 0
+        if lines := [*deciding_lines(ranking, [*typed, *_flags(args)])]:
+            print("", *lines, sep="\n")
 
 
-def asked_of(args: Namespace) -> Asked:
-    """Take goal= out of the overrides; raises ConfigError for what cannot be asked."""
-    goals = [word.removeprefix(_GOAL) for word in args.overrides if word.startswith(_GOAL)]
-    args.overrides = [word for word in args.overrides if not word.startswith(_GOAL)]
-    for name, value in (("--global-batch", args.global_batch), ("--top", args.top)):
-        if value is not None and value < 1:
-            raise ConfigError(f"{name} {value}: must be 1 or more")
-    if args.training and args.training.kind == EPOCHS:
-        raise ConfigError(f"--for epochs={args.training.said}: only a run counts the data's records: write tokens=")
-    return Asked(read_goal((goals or [DEFAULT])[-1], args.training), args.plain, args.global_batch)
+def _flags(args: Namespace) -> list[str]:
+    """Return the flags that say what is asked."""
+    training = f"{args.training.kind}={args.training.said}" if args.training else None
+    given = {"--for": training, "--global-batch": args.global_batch, "--config-dir": args.config_dir}
+    valued = [word for flag, value in given.items() if value is not None for word in (flag, str(value))]
+    return [*valued, *["--plain"] * args.plain]
