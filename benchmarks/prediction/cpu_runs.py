@@ -13,7 +13,9 @@ import time
 from bisect import bisect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.samples import StepSample, read_samples
@@ -23,6 +25,7 @@ _WIDER = (_SMALL, "model.hidden_size=256", "model.intermediate_size=688", "model
 _ALONE = ("hardware.devices_per_node=1", "measure.threads_per_rank=1")
 _PROTOCOL = ("hardware=cpu", "data=synthetic", "tracking=none", "measure.warmup_steps=3", "measure.profile=false")
 _POLL_S = 0.02
+_RANKS = "*/repeat.*/process.*.json"
 # A run: its words, with one rank of one thread unless they say otherwise.
 RUNS: tuple[tuple[str, ...], ...] = (
     (_SMALL, "method=Naive", "data.seq_len=256", *_ALONE),
@@ -76,17 +79,25 @@ def measure(outputs: Path, repeat: int, steps: int = 15) -> None:
     """Measure every run once, and write the processor time of its steps beside its records."""
     for words in RUNS:
         own = [*words, *_PROTOCOL, f"measure.steps={steps}", f"sweep.name=repeat{repeat}", f"sweep.outputs={outputs}"]
-        before = {run.path for run in find_runs(outputs / f"repeat{repeat}")}
-        process = subprocess.Popen([sys.executable, "-m", "llmexp", *own], stdout=subprocess.DEVNULL)
-        clocks: dict[Path, _Clock] = {}
-        while process.poll() is None:
-            for path in (outputs / f"repeat{repeat}").glob("*/repeat.0/process.*.json"):
-                if path.parents[1] not in before:
-                    clocks.setdefault(path, _Clock()).read(_pid(path))
-            time.sleep(_POLL_S)
-        for path, clock in clocks.items():
-            _write(path, clock)
-        print(" ".join(words), process.returncode, flush=True)
+        code = clocked(own, outputs / f"repeat{repeat}")
+        print(" ".join(words), code, flush=True)
+
+
+def clocked(words: Sequence[str], sweep: Path) -> int:
+    """Measure what a command line says into a sweep's folder, with the processor time of each new repeat's steps.
+
+    Returns the exit code.
+    """
+    before = {*sweep.glob(_RANKS)}
+    process = subprocess.Popen([sys.executable, "-m", "llmexp", *words], stdout=subprocess.DEVNULL)
+    clocks: dict[Path, _Clock] = {}
+    while process.poll() is None:
+        for path in {*sweep.glob(_RANKS)} - before:
+            clocks.setdefault(path, _Clock()).read(_pid(path))
+        time.sleep(_POLL_S)
+    for path, clock in clocks.items():
+        _write(path, clock)
+    return process.returncode
 
 
 def _pid(path: Path) -> int:
@@ -97,19 +108,26 @@ def _pid(path: Path) -> int:
 
 
 def _write(path: Path, clock: _Clock) -> None:
+    """Write the seconds of each measured step; a rank that ended without any has none."""
     rank = path.name.split(".")[1]
     samples = read_samples(path.with_name(f"samples.{rank}.jsonl"), StepSample)
-    begin = [sample.at_s for sample in samples if sample.warmup][-1]
-    end, count = samples[-1].at_s, sum(not sample.warmup for sample in samples)
-    assert begin is not None
-    assert end is not None
-    path.with_name(f"busy.{rank}.json").write_text(json.dumps((clock.until(end) - clock.until(begin)) / count))
+    ends = [sample.at_s for sample in samples if sample.at_s is not None]
+    ends = ends[sum(sample.warmup for sample in samples) - 1 :]
+    if len(ends) > 1 and len(clock.at_s) > 1:
+        seconds = [clock.until(end) - clock.until(begin) for begin, end in pairwise(ends)]
+        path.with_name(f"busy.{rank}.json").write_text(json.dumps(seconds))
+
+
+def steps_s(run: RunFolder) -> list[list[float]]:
+    """Return the processor time of the steps of each repeat's busiest rank, where it was measured."""
+    found = [[json.loads(path.read_text()) for path in repeat.glob("busy.*.json")] for repeat in run.repeats()]
+    return [max(ranks, key=sum) for ranks in found if ranks]
 
 
 def busy_s(run: RunFolder) -> float | None:
     """Return the processor time of a step of the busiest rank; None where it was not measured."""
-    found = [json.loads(path.read_text()) for path in run.repeat(0).glob("busy.*.json")]
-    return max(found) if found else None
+    found = steps_s(run)
+    return fmean(found[0]) if found else None
 
 
 def folders(outputs: Path) -> Iterator[RunFolder]:
