@@ -7,8 +7,8 @@ from math import log
 from llmexp.advice.option import Option
 
 # The ratio of two predicted rates, each without the runs of its method, errs by no more than this share of the width of
-# their 90 % intervals, as a logarithm, for nine of ten of 2,854 pairs of the paper's runs: on A800 for 93 %, on other
-# cards for 87 %. Batches of one method err as much. Pairs that it tells apart were measured in that order in 97 %:
+# their 90 % intervals, as a logarithm, for nine of ten of 2,854 pairs of the paper's runs: on A800 for 94 %, on other
+# cards for 89 %. Batches of one method err as much. Pairs that it tells apart were measured in that order in 99 %:
 # `python -m benchmarks predict`.
 SHARE = 0.6
 

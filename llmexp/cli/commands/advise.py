@@ -42,8 +42,8 @@ def parser() -> Parser:
         "--run",
         type=int,
         metavar="N",
-        help="measure N options that predictions cannot tell apart, and rank again; of more than 3 all with few steps, "
-        "and the better half with more",
+        help="measure N options that predictions cannot tell apart, and rank again; more than 3 take few steps at "
+        "first, and the faster half of them more",
     )
     parser.add_argument("--top", type=int, default=10, metavar="N", help="the options to show in the terminal (10)")
     parser.add_argument("--json", action="store_true", help="print all options as one object of JSON")
