@@ -24,6 +24,7 @@ from llmexp.cli.deciding import FINALISTS, sweep_words
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.plan import RunPlan
 from llmexp.sweep.cost import Cost
+from llmexp.training.plan.training_plan import TrainingPlan
 
 SWEEP, GOAL, TRIALS = "exhaustive", Goal("tokens_per_s"), 20
 METHODS, BATCHES, ENGINES = ("Naive", "F", "R", "F+R", "F+Z2+O"), (1, 4, 16), ("deepspeed", "torch")
@@ -141,7 +142,9 @@ def _told(name: str, trials: Sequence[Trial]) -> str:
 def _line(place: int, truth: Truth, chosen: bool) -> str:
     option = truth.option
     of_each = " ".join(f"{option.plan.amount / fmean(repeat):7,.0f}" for repeat in truth.steps_s)
-    words = f"{option.plan.method:7} batch {option.plan.batch.micro:2} {option.plan.config.engine.name:9}"
+    plan = option.plan
+    assert isinstance(plan, TrainingPlan)
+    words = f"{plan.method:7} batch {plan.batch.micro:2} {plan.config.engine.name:9}"
     low, high = option.interval
     predicted = f"predicted {option.rate:7,.0f} ({low:,.0f} to {high:,.0f})"
     return f"{place:2} {words} {truth.rate:7,.0f} tokens/s (repeats {of_each}) {predicted}{' chosen' * chosen}"

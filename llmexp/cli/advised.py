@@ -84,8 +84,8 @@ def _plans(args: Namespace, asked: Asked) -> list[RunPlan]:
             refused.append(error)
     if not found:
         raise refused[0]
-    for error in refused:
-        print(f"llmexp: left out: {error}", file=sys.stderr)
+    for reason in refused:
+        print(f"llmexp: left out: {reason}", file=sys.stderr)
     return list(found.values())
 
 
