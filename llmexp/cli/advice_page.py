@@ -70,7 +70,7 @@ def _table(ranking: Ranking, options: Sequence[Option]) -> ReportTable:
         [str(rank), own_words(option, shared), *cells_of(ranking.goal, option)]
         for rank, option in enumerate(options, 1)
     ]
-    headers = ["#", "words", *headers_of(ranking.goal)]
+    headers = ["#", "words", *headers_of(ranking.goal, options)]
     columns = [
         Column(header, cells, left=header in _LEFT)
         for header, cells in zip(headers, zip(*rows, strict=True), strict=True)

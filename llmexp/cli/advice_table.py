@@ -59,16 +59,17 @@ def _table(goal: Goal, shown: Sequence[Option], perhaps: Sequence[Option]) -> li
         [number, *cells_of(goal, option), own_words(option, shared)]
         for number, option in zip(numbers, options, strict=True)
     ]
-    headers = ["#", *headers_of(goal), "words"]
+    headers = ["#", *headers_of(goal, options), "words"]
     kept = [place for place, header in enumerate(headers) if header and any(row[place] for row in rows)]
     head, rule, *lines = aligned([[row[place] for place in kept] for row in [headers, *rows]])
     return [head, rule[:WIDTH], *lines]
 
 
-def headers_of(goal: Goal) -> list[str]:
+def headers_of(goal: Goal, options: Sequence[Option]) -> list[str]:
     """Return the headings of what `cells_of` returns; an empty one has no column."""
+    devices = "devices" if len({option.plan.devices for option in options}) > 1 else ""
     training = [goal.training.words, "USD"] if goal.training else ["", ""]
-    return ["fits", "tokens/s", "from", "to", "GiB", "of", *training, "tokens/USD", "most time", "changes"]
+    return ["fits", devices, "tokens/s", "from", "to", "GiB", "of", *training, "tokens/USD", "most time", "changes"]
 
 
 def cells_of(goal: Goal, option: Option) -> list[str]:
@@ -78,6 +79,7 @@ def cells_of(goal: Goal, option: Option) -> list[str]:
     part, share = next(iter(option.bound.items()))
     return [
         option.verdict,
+        str(option.plan.devices),
         rounded(option.rate),
         "measured" if option.measured else rounded(low),
         "" if option.measured else rounded(high),

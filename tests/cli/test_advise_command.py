@@ -48,6 +48,14 @@ def test_several_hardware_stand_side_by_side(llmexp) -> None:
         assert head in out
 
 
+def test_the_number_of_devices_stands_where_it_differs(llmexp) -> None:
+    words = ("task=serve", "model=13b", "engine=vllm")
+    several = llmexp("advise", *words, "hardware=a800")[1]
+    alone = llmexp("advise", *words, "hardware=a800", "hardware.devices_per_node=1")[1]
+    assert "devices  tokens/s" in several
+    assert " devices " not in alone.split("tokens/s of all")[0]
+
+
 def test_every_hardware_has_its_best(llmexp) -> None:
     words = ("model=7b", "hardware=rtx4090,a100,l40s", "hardware.devices_per_node=1", "task=finetune", "method=L+F+R")
     _, out, _ = llmexp("advise", *words, "goal=tokens_per_usd", "--top", "1")
