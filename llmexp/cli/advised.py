@@ -116,10 +116,9 @@ def _within_budget(ranking: Ranking, goal: Goal) -> Ranking:
 
     kept = Ranking(goal, [*filter(affordable, ranking.sure)], [*filter(affordable, ranking.perhaps)], ranking.misfits)
     if kept.first is None:
-        cheapest = min([*ranking.sure, *ranking.perhaps], key=lambda one: one.training(training).device_hours)
-        raise ConfigError(
-            f"the budget buys no training of {training.words}: the cheapest takes {cheapest.training(training).words}"
-        )
+        costs = [option.training(training) for option in [*ranking.sure, *ranking.perhaps]]
+        cheapest = min(costs, key=lambda cost: (cost.usd or 0.0) if limits.usd else cost.device_hours)
+        raise ConfigError(f"the budget buys no training of {training.words}: the cheapest takes {cheapest.words}")
     return kept
 
 

@@ -78,6 +78,16 @@ def test_a_machine_without_options_is_named_and_left_out(llmexp) -> None:
     assert "llmexp: left out: nothing to choose from: this processor is not measured yet" in err
 
 
+def test_the_cheapest_by_the_limit_is_named_where_the_budget_buys_nothing(llmexp) -> None:
+    words = ("model=7b", "hardware=h200,rtx4090", "hardware.devices_per_node=1", "task=finetune", "method=L+F+R")
+    training = ("--for", "tokens=1e12")
+    by_money, by_time = (
+        llmexp("advise", *words, *training, limit)[2] for limit in ("budget.usd=1", "budget.device_hours=1")
+    )
+    usd, other_usd = (float(err.split(", ")[-1].split()[0].replace(",", "")) for err in (by_money, by_time))
+    assert usd < other_usd
+
+
 def test_what_bounds_the_best_is_told(llmexp) -> None:
     _, out, _ = llmexp("advise", "model=7b", "hardware=a100", "method=F+Z3", "batch.micro=1")
     assert "what bounds it: if a quarter larger: " in out
