@@ -78,17 +78,3 @@ def test_a_killed_training_goes_on_from_its_last_checkpoint_to_the_same_loss(
     assert starts[0] == 0
     assert all(start % 5 == 0 for start in starts)
     assert found.loss == undisturbed.loss
-
-
-@pytest.mark.slow
-def test_the_simulation_has_the_time_of_a_training_that_loses_its_steps(undisturbed: Killed, tmp_path: Path) -> None:
-    """Three times half of it is lost, as its only checkpoint is at its end.
-
-    The seconds until each kill are known, so the only error is the last start's: its restart and steps may be as far
-    from their means as the machine's load changes: they are a quarter or a third of the time.
-    """
-    gap_s = undisturbed.restart_s + STEPS / 2 * undisturbed.step_s
-    found = train_and_kill(tmp_path / "run", STEPS, STEPS, [gap_s] * 3 + [inf])
-    replayed = found.replayed
-    assert len(found.gaps_s) == replayed.failures == 3
-    assert found.wall_s / replayed.whole_s == pytest.approx(1.0, abs=0.25)
