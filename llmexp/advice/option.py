@@ -25,7 +25,7 @@ class Option:
 
     @property
     def plan(self) -> RunPlan:
-        """What would run."""
+        """The plan of the run that it would be."""
         return self.cost.plan
 
     @property
@@ -69,7 +69,7 @@ class Option:
 
     @cached_property
     def verdict(self) -> FitVerdict:
-        """Whether it fits device and host, as it did where it was measured; what is not known is uncertain."""
+        """The answer whether it fits device and host, as it did where it was measured; uncertain if not known."""
         if certain_skip(self.plan) or self.ended_badly:
             return "no"
         if self.measured:
@@ -83,7 +83,7 @@ class Option:
 
     @cached_property
     def changes(self) -> Sequence[str]:
-        """What it computes otherwise than a plain run does."""
+        """The words for what it computes otherwise than a plain run does."""
         found: Sequence[str] = get_task(self.plan.config.task.name).changes_mathematics(self.plan)
         return found
 

@@ -52,7 +52,7 @@ class _Picture:
 
     @cached_property
     def options(self) -> list[Option]:
-        """What is drawn; of what does not fit, that which lacks a little of a device's memory."""
+        """The options that are drawn; of those that do not fit, the ones that lack a little of a device's memory."""
         near = [one for one in self.ranking.misfits if one.fit and 1 < one.fit.need / one.fit.capacity <= NEAR]
         return [one for one in [*self.ranking.sure, *self.ranking.perhaps, *near[:MOST_NEAR]] if one.fit]
 
