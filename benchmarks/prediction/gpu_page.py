@@ -1,4 +1,4 @@
-"""`python -m benchmarks.prediction.gpu_page` writes this project's GPU rows beside their predictions, and a picture."""
+"""`python -m benchmarks.prediction.gpu_page` writes this project's GPU rows beside predictions, with pictures."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
+from benchmarks.prediction.gpu_bars import draw_bars
 from benchmarks.prediction.gpu_picture import draw
 from benchmarks.prediction.gpu_rows import CARDS, GpuRow, gpu_rows
 from benchmarks.prediction.gpu_tables import largest, limits, memory, speeds, words
 from llmexp.record.writing import write_atomically
 
 PAGE, PICTURE = Path("docs/results/gpu-predictions.md"), Path("docs/pictures/gpu_predictions.png")
+BARS = Path("docs/pictures/gpu_7b.png")
 _HEAD = """\
 # Predictions beside this project's GPUs
 
 [Prediction](../prediction.md) says how a plan predicts. Here every row that was measured on one H100 and one H200
 stands beside what the same words predict. The rows come from the CSV files beside [the
-tables](README.md#measured-tables), which have each row's command. One command plans them and writes this page and its
-picture; run it again after new rows:
+tables](README.md#measured-tables), which have each row's command. One command plans them and writes this page, its
+picture and [that of the tables](../pictures/gpu_7b.png); run it again after new rows:
 
     python -m benchmarks.prediction.gpu_page
 
@@ -96,7 +98,8 @@ def main() -> None:
     rows = gpu_rows()
     write_atomically(PAGE, page(rows))
     draw(rows, PICTURE)
-    print(f"written: {PAGE}, {PICTURE}; docs/prediction.md takes these from it:")
+    draw_bars(rows, BARS)
+    print(f"written: {PAGE}, {PICTURE}, {BARS}; docs/prediction.md takes these from it:")
     print("\n".join(f"| {' | '.join(cells)} |" for cells in summary_rows(rows)))
 
 

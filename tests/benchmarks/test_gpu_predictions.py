@@ -11,6 +11,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from benchmarks.prediction import gpu_picture
+from benchmarks.prediction.gpu_bars import bars_of
 from benchmarks.prediction.gpu_page import PAGE, page, summary_rows
 from benchmarks.prediction.gpu_rows import CARDS, GpuRow, gpu_rows
 from benchmarks.prediction.gpu_tables import largest, memory, speeds
@@ -124,6 +125,14 @@ def test_the_picture_has_a_point_for_each_error(rows, tmp_path, monkeypatch) -> 
         for axes in drawn[0].axes
     ]
     assert points == [sum(row.off is not None for row in rows), sum(row.memory_off is not None for row in rows)]
+
+
+def test_the_bars_are_all_trainings_of_7b_at_4096_positions(rows) -> None:
+    drawn = bars_of(rows)
+    long = [row for row in rows if (row.row.get("model"), row.row.get("seq_len")) == ("7b", "4096") and row.measured]
+    assert len(drawn) == len({label for label, _ in drawn}) == len(long) > 10
+    assert {id(row) for _, row in drawn} == {id(row) for row in long}
+    assert "h100 torchtitan_7b.py, 1" in dict(drawn)
 
 
 def test_a_row_that_is_not_predicted_says_why(made_up) -> None:
