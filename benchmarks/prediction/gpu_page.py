@@ -30,7 +30,8 @@ No earlier run and no microbenchmark corrects these predictions. They go by
 - shares of peaks that products and attention reach on Hopper, from NVIDIA's [measured
   kernels](../prediction.md#sources);
 - constants that all hardware shares, fitted to the paper's cells and to the trainings on the H200 below. The H200 alone
-  tells the constants of `C`, of Megatron and of the fused AdamW. No row of the H100 is in any fit;
+  tells the constants of `C`, of Megatron and of the fused AdamW; [without its rows](prediction.md) they are predicted
+  too. No row of the H100 is in any fit;
 - for memory, a closed formula: nothing in it is fitted, and its two allowances are round numbers.
 
 The formulas were written when the rows of 2026-11-26 and 27 were known. An error is predicted over measured, less 1.

@@ -15,6 +15,7 @@ PLATFORMS = (("a800",), ("rtx4090",), ("rtx3090_nvlink", "rtx3090"))
 # A card's own runs tell the constants that no cell of the paper can: of C, and of torch's fused AdamW.
 FITTED_CARD = "h200"
 PUBLISHED = "published by others, never fitted"
+CARD_LEFT_OUT = "this project's H200, none of its runs kept"
 # The three runs of a platform that a calibration would measure: bound by computation, by links, by the host.
 THREE = (("III", "7b", "F+Z3"), ("IX", "7b", "L+F"), ("III", "7b", "F+Z2+O"))
 
@@ -69,6 +70,7 @@ class Judge:
         yield self.larger_batches()
         yield self.platform_left_out(kept=True)
         yield self.platform_left_out(kept=False)
+        yield self.card_left_out()
         yield Judged("this project's H100, never fitted", self.other_cards, self._as_carried(self.other_cards))
 
         if self.others:
@@ -91,6 +93,12 @@ class Judge:
             cells += out
             errors.append(self._errors(out, logs))
         return Judged("one method left out", cells, np.concatenate(errors))
+
+    def card_left_out(self) -> Judged:
+        """Predict this project's fitted card by the paper's cells alone, which tell nothing of some constants."""
+        logs = fitted(self._runs(self.printed), self.constants, self.logs)
+        known = known_of(self.constants, logs)
+        return Judged(CARD_LEFT_OUT, self.card, Runs(self.card, [], known).errors(np.zeros(0)))
 
     def larger_batches(self) -> Judged:
         """Predict table IV by tables III and IX, and two of its own steps."""

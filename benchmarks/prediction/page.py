@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.prediction.contradictions import BEYOND, least_quantile
-from benchmarks.prediction.judge import PLATFORMS, PUBLISHED, Judge, Judged
+from benchmarks.prediction.judge import CARD_LEFT_OUT, PLATFORMS, PUBLISHED, Judge, Judged
 from benchmarks.prediction.suite import without_contradictions
 from llmexp.record.digits import rounded
 
@@ -39,6 +39,7 @@ _NOTES = {
     "table IV by tables III and IX and two of its steps": "batches up to 64 predicted by runs of batch 1",
     "a platform left out, three of its runs kept": "its data sheet, the other platforms' runs, and three of its own",
     "a platform left out, none kept": "its data sheet and the other platforms' runs",
+    CARD_LEFT_OUT: "the paper's runs, which have neither `C`, nor Megatron, nor a fused AdamW",
     "this project's H100, never fitted": "one card, three years newer than the paper's programs",
     PUBLISHED: "data sheets, measured kernels, the paper's runs and this project's H200",
 }
@@ -66,10 +67,11 @@ def tables(judge: Judge, judged: Sequence[Judged], intervals: Mapping[str, Seque
 def picture(judged: Sequence[Judged], path: Path) -> None:
     """Draw predicted over measured step times, a panel for each way to leave runs out."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import NullFormatter
 
-    figure = Figure(figsize=(12, 8), layout="constrained")
+    figure = Figure(figsize=(15, 8), layout="constrained")
     for place, one in enumerate(judged, 1):
-        axes = figure.add_subplot(2, 3, place)
+        axes = figure.add_subplot(2, 4, place)
         measured = np.array([cell.step_s for cell in one.cells])
         names = np.array([cell.hardware for cell in one.cells])
         for name in dict.fromkeys(names):
@@ -80,6 +82,8 @@ def picture(judged: Sequence[Judged], path: Path) -> None:
         axes.plot(ends, ends, color="0.4", linewidth=1)
         axes.fill_between(ends, ends / 1.25, ends * 1.25, color="0.85", zorder=0)
         axes.set(xscale="log", yscale="log", xlabel="measured step, s", ylabel="predicted step, s")
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_minor_formatter(NullFormatter())
         axes.set_title(one.name.replace(", ", ",\n", 1).replace(" and two", "\nand two"), fontsize=10)
         axes.legend(fontsize=8, frameon=False)
     figure.savefig(path, dpi=80, metadata={"Software": None})

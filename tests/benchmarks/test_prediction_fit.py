@@ -80,6 +80,26 @@ def test_what_is_judged_is_not_in_the_fit(cells, monkeypatch) -> None:
     assert [{cell.hardware for cell in fit_by} for fit_by in seen] == [set(), {"a800"}, {"a800"}]
 
 
+def test_the_fitted_card_is_predicted_by_the_papers_cells_alone(cells, monkeypatch) -> None:
+    seen = []
+
+    def recorded(runs, constants, *begin):
+        seen.append(runs.cells)
+        return starts(constants)
+
+    own = Cell("made up", make_plan("method=F", "model=7b", "hardware=h200", "precision=bf16_pure"), 1.0)
+    monkeypatch.setattr(judge_module, "printed_cells", lambda: cells)
+    monkeypatch.setattr(judge_module, "own_cells", lambda: [own])
+    monkeypatch.setattr(judge_module, "others_cells", list)
+    monkeypatch.setattr(judge_module, "fitted", recorded)
+    judge = judge_module.Judge()
+    assert own in seen.pop()
+    judged = judge.card_left_out()
+    assert judged.cells == [own]
+    assert len(judged.errors) == 1
+    assert seen == [cells]
+
+
 def test_this_projects_own_runs_are_planned_by_their_commands() -> None:
     found = own_cells()
     assert {cell.hardware for cell in found} == {"h100", "h200"}
