@@ -15,7 +15,7 @@ WORDS  ?=
 PARTS  ?= 1 2 3 4 5
 # torchtitan, of the time of torch 2.11, trains beside llmexp in the last part; what follows it here is what it imports.
 TITAN := torchtitan==0.2.2
-GPU_WHEELS := liger-kernel megatron-core bitsandbytes pytest pluggy iniconfig \
+GPU_WHEELS := liger-kernel megatron-core bitsandbytes torchao pytest pluggy iniconfig \
   $(TITAN) torchdata datasets dill multiprocess xxhash tyro docstring-parser typeguard tomli
 
 # SLURM_TESTS='slurm and not slow' leaves out what takes half a minute or more each, or another test shows more quickly.

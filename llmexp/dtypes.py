@@ -75,6 +75,7 @@ FORMATS = {
     "fp8": NumberFormat(
         1,
         traced=("c10::Float8_e4m3fn", "c10::Float8_e5m2", "c10::Float8_e4m3fnuz", "c10::Float8_e5m2fnuz"),
+        has_peak=True,
     ),
     # Blocks of 256 have an fp32 scale each, as in bitsandbytes (arXiv 2110.02861, section 2.1).
     "int8": NumberFormat(1, scale_bytes=4 / 256, holds_moments=True),

@@ -64,7 +64,8 @@ _WORDS = {
         "data.tokenizer": "tokenizername tokenizerpath",
         "model=<option, folder or hub name>": "modelname modelpath modelnameorpath modelid checkpoint pretrained",
         "precision=bf16_mixed": "bf16 bfloat16 dtype torchdtype amp mixedprecision",
-        "precision=bf16_mixed: fp16 and fp8 are not offered": "fp16 fp8 float16 half",
+        "precision=bf16_mixed: fp16 is not offered": "fp16 float16 half",
+        "precision=fp8, with engine=torch": "fp8 float8",
         "precision=fp32": "fp32 float32",
         "precision=tf32": "tf32 allowtf32 usetf32",
         "method=L task=finetune": "lora uselora peft",
@@ -102,7 +103,8 @@ _WORDS = {
     },
     "precision": {
         "precision=bf16_mixed, or bf16_pure, whose master copy and moments are bf16 too": "bf16 bfloat16 mixed amp 16",
-        "precision=bf16_mixed: fp16 and fp8 are not offered": "fp16 float16 half fp8 float8 int8",
+        "precision=bf16_mixed: fp16 is not offered": "fp16 float16 half int8",
+        "precision=fp8, or fp8_pure, whose states are those of bf16_pure": "float8 fp8mixed",
         "precision=fp32": "float32 float single full",
     },
     "task": {

@@ -55,6 +55,7 @@ ONLY_IN = {
     "transformers": ("launchers",),
     "peft": ("launchers",),
     "bitsandbytes": ("launchers",),
+    "torchao": ("launchers.models.float8",),
     "flash_attn": ("launchers",),
     "datasets": ("launchers",),
     "huggingface_hub": ("launchers",),

@@ -21,6 +21,7 @@ LEFT_OUT = {
     "bitsandbytes",
     "datasets",
     "pytorch-optimizer",
+    "torchao",
     "hf-xet",
     "gguf",
 }

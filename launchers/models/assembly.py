@@ -73,6 +73,10 @@ def with_atoms(model: PreTrainedModel, plan: TrainingPlan) -> PreTrainedModel:
     for atom in method.atoms:
         if atom.model_hook:
             targets.load(f"model_hook of atom {atom.code}", atom.model_hook)(model, techniques)
+    if plan.config.precision.linears:
+        from llmexp.launchers.models.float8 import convert_linears  # torchao takes three seconds to import
+
+        convert_linears(model, plan.engine_config["float8"])
     if techniques.adapter is None:
         return model
     from llmexp.launchers.models.peft_adapters import adapted  # PEFT takes a second to import

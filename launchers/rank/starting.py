@@ -1,7 +1,7 @@
 """Shortens a rank's imports: garbage collection is off, and libraries that no rank needs are hidden.
 
 Others import them wherever they find them: DeepSpeed's autotuner imports mlflow, transformers imports scipy and
-scikit-learn for losses and decoding that no rank uses.
+scikit-learn for losses and decoding that no rank uses, and torchao, which only precision.linears needs.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import sys
 
-LEFT_OUT = ("mlflow", "scipy", "sklearn")
+LEFT_OUT = ("mlflow", "scipy", "sklearn", "torchao")
 
 
 def begin_imports() -> None:

@@ -16,6 +16,7 @@ from llmexp.training.engine import FLASH_PACKAGES, TrainingEngine
 from llmexp.training.limits import adapter_limit, flash_without_bf16, packing_limit, quantized_experts
 from llmexp.training.optimizer_limits import misdeclared_moments, sharding_limit
 from llmexp.training.plan.dims import ParallelDims
+from llmexp.training.plan.float8 import float8_options
 from llmexp.training.plan.memory import Gathered, StatePlacement, Storage
 from llmexp.training.plan.moments import moment_bytes
 
@@ -41,10 +42,12 @@ class TorchEngine(TrainingEngine):
         *FLASH_PACKAGES,
         "liger-kernel",
         "triton",
+        "torchao",
     )
     launchers = ("spawn", "torchrun", "fork")
     schedules = PASSES
     dtypes = ()
+    linears = ("fp8",)
 
     def unsupported(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
         """Say what torch cannot do here.
@@ -108,10 +111,11 @@ class TorchEngine(TrainingEngine):
         return (left,) * (own < 1) + (StatePlacement(bytes_of(precision.master), shared),)
 
     def native_config(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
-        """Return the arguments of torch's wrappers by their names; a single rank without Z1 to Z3 has none."""
+        """Return the arguments of torch's wrappers by their names; a single rank without Z1 to Z3 has none of these."""
         if _shards(techniques):
             return (
-                {"fully_shard": {"reshard_after_forward": techniques.zero_stage == 3}}
+                float8_options(config)
+                | {"fully_shard": {"reshard_after_forward": techniques.zero_stage == 3}}
                 | _mixed_precision(config)
                 | _offload(config, techniques)
             )
@@ -121,8 +125,10 @@ class TorchEngine(TrainingEngine):
         native: dict[str, Any] = {"distributed_data_parallel": replicas} if averages else {}
         if dims.schedule:
             native = {"schedule": {"schedule_name": CLASSES[dims.schedule]}}
-        return native | (
-            {"zero_redundancy_optimizer": {"parameters_as_bucket_view": True}} if techniques.zero_stage == 1 else {}
+        return (
+            float8_options(config)
+            | native
+            | ({"zero_redundancy_optimizer": {"parameters_as_bucket_view": True}} if techniques.zero_stage == 1 else {})
         )
 
     def command(self, config: TrainingConfig, dims: ParallelDims) -> Command:

@@ -33,6 +33,7 @@ from llmexp.method import Method
 from llmexp.record.energy import EnergyMeter
 from llmexp.record.samples import Energy, GpuWindow, TrainingSummary
 from llmexp.record.throttle_counters import ThrottleMeter
+from llmexp.record.what_ran import WhatRan
 from llmexp.training.config import TrainingMeasureConfig
 from llmexp.training.plan.artifacts import kept_weights
 from llmexp.training.plan.seq_len_schedule import LengthSchedule
@@ -205,8 +206,16 @@ def _sequences(plan: TrainingPlan, vocab_size: int) -> Sequences:
 
 def _what_ran(plan: TrainingPlan, sequences: Sequences, probe: KernelProbe, engine: RankEngine) -> dict[str, Any]:
     """Say which kernels, data and weights were used, and what the engine says of itself."""
-    kernels = {"attention_kernel": probe.attention, "kernels": probe.costliest(), "products_in": probe.products_in}
-    return kernels | _read(plan, sequences) | weights_that_ran(plan.config) | engine.what_ran()
+    kernels: WhatRan = {
+        "attention_kernel": probe.attention,
+        "kernels": probe.costliest(),
+        "products_in": probe.products_in,
+    }
+    if plan.config.precision.linears:
+        from llmexp.launchers.models.float8 import float8_that_ran  # it imports transformers' models
+
+        kernels |= float8_that_ran(plan, engine.module, probe.names)
+    return {**kernels} | _read(plan, sequences) | weights_that_ran(plan.config) | engine.what_ran()
 
 
 def _read(plan: TrainingPlan, sequences: Sequences) -> dict[str, Any]:

@@ -29,6 +29,7 @@ OPTIONAL = {
     "matplotlib": "no pictures",
     "bitsandbytes": "no Q",
     "datasets": "no data=hf",
+    "torchao": "no precision=fp8",
     "pynvml": "no power, clocks and throttling of GPUs; pip install nvidia-ml-py",
 }
 

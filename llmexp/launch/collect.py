@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from llmexp.analysis.contention import Machine, read_machine, windows_unix_s
 from llmexp.analysis.stability import AnyRepeat
@@ -26,7 +26,6 @@ from llmexp.record.result import Metric, ResultPoint, RunResult, RunStatus, Stab
 from llmexp.record.samples import GpuWindow, RankFailure
 from llmexp.record.writing import now
 from llmexp.registry import get_task
-from llmexp.schema import HardwareConfig
 from llmexp.version import __version__
 
 # A full disk, a calibration that is gone by now, and what a damaged trace may still lead to.
@@ -134,11 +133,6 @@ def _counted(plan: RunPlan, repeats: Sequence[AnyRepeat], node: int) -> list[Gpu
     return [rank.gpu for repeat in repeats for rank in repeat.ranks[first : first + plan.ranks_per_node]]
 
 
-def _evidence(hardware: HardwareConfig) -> Literal["measured", "emulated"]:
-    """Return emulated for a GPU that stands in for a smaller one; on cpu a limit is a condition of what is measured."""
-    return "emulated" if hardware.device == "cuda" and hardware.memory_limit_bytes else "measured"
-
-
 def _result(
     plan: RunPlan, folder: RunFolder, ending: Ending, answer: Answer, environment: Mapping[str, Any]
 ) -> RunResult:
@@ -150,7 +144,7 @@ def _result(
         status=ending.status,
         reason=redact(ending.reason),
         skip=ending.skip,
-        evidence=_evidence(config.hardware),
+        evidence="emulated" if plan.emulates else "measured",
         failure=_without_secrets(ending.failure),
         task=config.task.name,
         engine=config.engine.name,

@@ -25,7 +25,7 @@ from llmexp.record.redact import is_secret_name, redact
 DISTRIBUTIONS = (
     "llmexp", "torch", "deepspeed", "transformers", "megatron-core", "peft", "accelerate", "bitsandbytes", "flash-attn",
     "triton", "transformer-engine", "apex", "numpy", "datasets", "tokenizers", "hydra-core", "pydantic", "mlflow",
-    "nvidia-ml-py",
+    "nvidia-ml-py", "torchao",
 )  # fmt: skip
 # Environment variables that change what is measured. No other variable is ever written.
 VARIABLES = (

@@ -238,8 +238,18 @@ class PlanAmounts(PlanFile):
 
     @property
     def peak_flops_per_s(self) -> float | None:
-        """The most FLOP/s that a device has for the run's arithmetic; None where its hardware does not say."""
-        return max(self.config.hardware.peak_flops_per_s.values(), default=None)
+        """The most FLOP/s that a device has for the run's arithmetic; None where its hardware does not say.
+
+        Who multiplies in fp8 says so.
+        """
+        peaks = self.config.hardware.peak_flops_per_s.items()
+        return max((peak for dtype, peak in peaks if dtype != "fp8"), default=None)
+
+    @property
+    def emulates(self) -> bool:
+        """Tell whether a GPU stands in for a smaller one; on cpu a limit is a condition of what is measured."""
+        hardware = self.config.hardware
+        return hardware.device == "cuda" and hardware.memory_limit_bytes is not None
 
     @property
     def limit_s(self) -> float | None:

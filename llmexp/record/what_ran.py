@@ -23,6 +23,8 @@ class WhatRan(TypedDict, total=False):
     """The costliest kernels of a step, by the profiler."""
     products_in: str | None
     """The type that matrix products were computed in."""
+    linears: str
+    """The type that linear layers multiplied in where it is not that of the parameters, with the products seen."""
     attention_implementation: str | None
     norm_implementation: str
     experts_implementation: str | None

@@ -40,6 +40,9 @@ class TrainingEngine(Engine[TrainingConfig]):
     dtypes: ClassVar[Collection[str]] = (SINGLE, HALF)
     """The formats of parameters that its ranks train; empty where these are all that torch holds."""
 
+    linears: ClassVar[Collection[str]] = ()
+    """The formats other than the parameters' that its ranks multiply linear layers in."""
+
     cp_chunks: ClassVar[Mapping[CpKind, int]] = {}
     """Its kinds of context parallelism, the default first, each with the chunks of a sequence that a rank takes."""
 
@@ -85,6 +88,7 @@ class TrainingEngine(Engine[TrainingConfig]):
             "pytorch_optimizer": package == "pytorch_optimizer",
             "peft": techniques.adapter is not None,
             "liger_kernel": config.kernels.liger,
+            "torchao": config.precision.linears is not None,
             "flash_attn_interface": config.kernels.flash == "fa3",
             "flash_attn.cute": config.kernels.flash == "fa4",
             "triton": self.compiles(config) and config.hardware.device == "cuda",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from llmexp.dtypes import SINGLE
 from llmexp.inputs.architecture.fields import UncountedError
 from llmexp.inputs.architecture.reading import architecture_of
+from llmexp.inputs.shape import shape_of
 from llmexp.machine.bf16 import AMPERE
 from llmexp.method import Techniques
 from llmexp.schema import SizedModel
@@ -13,6 +16,7 @@ from llmexp.training.engine import TrainingEngine
 from llmexp.training.limits import keys_of, sized
 from llmexp.training.plan.degrees import words_of
 from llmexp.training.plan.dims import ParallelDims
+from llmexp.training.plan.float8 import MULTIPLE, multiplies_fp8
 from llmexp.training.plan.seq_len_schedule import KEY
 
 # These are the transformers models that llmexp's own files describe; Liger supports all of them.
@@ -139,6 +143,33 @@ def tf32_limit(
     }
     reason = next((reason for reason, holds in why.items() if holds), None)
     return f"precision.tf32=true: {reason}" if reason else None
+
+
+def linears_limit(
+    config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims
+) -> str | None:
+    """Say why precision.linears, which converts the linear layers of a model's decoder layers, cannot be used."""
+    wanted, shape, name = config.precision.linears, shape_of(config.model), config.model.name
+    if wanted is None:
+        return None
+    odd = next(_undivided(shape.matrices), None) if shape and multiplies_fp8(config.hardware) else None
+    why = {
+        f"engine={engine.name} multiplies in precision.parameters alone: set engine=torch, or precision=bf16_mixed or "
+        "bf16_pure": wanted not in engine.linears,
+        "it converts linear layers that train: leave L, QL, P and Q out": techniques.adapter or techniques.quantization,
+        "it has not been tried with pipeline stages: set parallelism.pp=1": dims.pp > 1,
+        f"it converts linear layers of dense models like Llama, not those of model={name}": shape is None
+        or shape.num_experts,
+        f"it multiplies matrices whose sides {MULTIPLE} divides, and {odd} of model={name} is another": odd,
+    }
+    reason = next((reason for reason, holds in why.items() if holds), None)
+    return f"precision.linears={wanted}: {reason}" if reason else None
+
+
+def _undivided(matrices: Mapping[str, tuple[int, int]]) -> Iterator[str]:
+    for name, (inputs, outputs) in matrices.items():
+        if inputs % MULTIPLE or outputs % MULTIPLE:
+            yield f"{name}, {inputs} x {outputs}"
 
 
 def schedule_limit(

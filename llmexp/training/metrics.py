@@ -9,13 +9,15 @@ each metric counts.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from llmexp.analysis.metric import Metrics, Shown
 from llmexp.analysis.quantity import Measurement
 from llmexp.analysis.window import duration_s, slowest, timed_shares
 from llmexp.errors import RecordError
-from llmexp.record.samples import Energy
+from llmexp.record.flops import Flops
+from llmexp.record.samples import Energy, StepSample
 from llmexp.training import flops
 from llmexp.training.convergence import curve_of
 from llmexp.training.memory_metrics import add_memory
@@ -142,9 +144,10 @@ def tflops_per_s_per_gpu(repeat: TrainingRepeat, facts: RunConstants) -> Measure
 def mfu(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """Model FLOP/s over the dense peak, 0 to 1; raises RecordError above 1, because then a count or the peak is wrong.
 
-    The peak is that of the parameters' dtype, from `conf/hardware/*.yaml` with its source. Unknown hardware has none.
+    The peak is that of the products' dtype, from `conf/hardware/*.yaml` with its source: products in fp8 count for the
+    time that they take at its peak. Unknown hardware has none.
     """
-    return _checked("MFU", _share_of_peak(tflops_per_s_per_gpu(repeat, facts), facts), repeat, facts)
+    return _checked("MFU", _share_of_peak(repeat, facts, flops.model), repeat, facts)
 
 
 @metric("share", "higher")
@@ -155,15 +158,13 @@ def mfu_full_attention(repeat: TrainingRepeat, facts: RunConstants) -> Measureme
     Masked pairs count too, as in the paper of Megatron (arXiv 2104.04473) and nanoGPT: for comparison with published
     figures.
     """
-    return _share_of_peak(tflops_of(repeat, facts, flops.full_attention), facts)
+    return _share_of_peak(repeat, facts, flops.full_attention)
 
 
 @metric("share", "higher")
 def useful_mfu(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """mfu of tokens without padding; None for engine=script, which reports only tokens."""
-    return (
-        None if "program" in repeat.ranks[0].what_ran else _share_of_peak(tflops_of(repeat, facts, flops.useful), facts)
-    )
+    return None if "program" in repeat.ranks[0].what_ran else _share_of_peak(repeat, facts, flops.useful)
 
 
 @metric("share", "higher")
@@ -173,8 +174,7 @@ def hfu(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     None with `engine=script`.
     """
     kernel = repeat.ranks[0].what_ran.get("attention_kernel")
-    done = tflops_of(repeat, facts, partial(flops.computed, kernel=kernel))
-    return _checked("HFU", _share_of_peak(done, facts), repeat, facts)
+    return _checked("HFU", _share_of_peak(repeat, facts, partial(flops.computed, kernel=kernel)), repeat, facts)
 
 
 @metric("s", "lower")
@@ -269,7 +269,10 @@ def _count(parameters: int | None) -> Measurement | None:
     return None if parameters is None else Measurement(parameters)
 
 
-def _share_of_peak(tflops: Measurement | None, facts: RunConstants) -> Measurement | None:
+def _share_of_peak(
+    repeat: TrainingRepeat, facts: RunConstants, count: Callable[[StepSample, Flops], float | None]
+) -> Measurement | None:
+    tflops = tflops_of(repeat, facts.at_peaks, count)
     return tflops.times(1e12 / facts.peak_flops_per_s) if tflops and facts.peak_flops_per_s else None
 
 

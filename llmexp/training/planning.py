@@ -22,6 +22,7 @@ from llmexp.training.knobs import (
     dtype_limit,
     flash_limit,
     liger_limit,
+    linears_limit,
     schedule_limit,
     tf32_limit,
     window_limit,
@@ -55,7 +56,8 @@ def plan_training(config: TrainingConfig) -> TrainingPlan:
         storage=_storage(config, engine, techniques),
         moments=moment_bytes(config, techniques),
         builds_model=engine.builds_model,
-        recomputes_whole=engine.recomputes_whole(techniques),
+        # A layer in fp8 keeps what backward needs after it has multiplied, so that the last one multiplies again too.
+        recomputes_whole=engine.recomputes_whole(techniques) or config.precision.linears is not None,
     )
     native = _merged(engine.native_config(config, techniques, dims), config.engine.options)
     contents = _contents(config)
@@ -93,7 +95,7 @@ def _skip(config: TrainingConfig, engine: TrainingEngine, techniques: Techniques
     lacks = next(
         filter(None, (limit(config, engine, techniques, dims) for limit in before)), None
     ) or engine.unsupported(config, techniques, dims)
-    knobs = (activation_offload_limit, flash_limit, window_limit, liger_limit, tf32_limit)
+    knobs = (activation_offload_limit, flash_limit, window_limit, liger_limit, tf32_limit, linears_limit)
     limits = (limit(config, engine, techniques, dims) for limit in knobs)
     reason = lacks or next(filter(None, limits), None)
     return Skip(code=SkipCode.UNSUPPORTED, reason=reason) if reason else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from llmexp.analysis.window import Repeat, read_repeat
@@ -24,14 +24,15 @@ def read_training(folder: Path, ranks: int) -> TrainingRepeat:
 class RunConstants:
     """Constants that metrics need and that the plan knows, not the samples.
 
-    `flops` are those of model and devices, `peak_flops_per_s` is the dense peak of one device, and `token_budget` the
-    number of tokens to train on.
+    `flops` are those of model and devices, `peak_flops_per_s` is the dense peak of one device (`fp8_peak_flops_per_s`
+    that of products in fp8), and `token_budget` the number of tokens to train on.
     """
 
     world_size: int
     dp: int
     flops: Flops | None = None
     peak_flops_per_s: float | None = None
+    fp8_peak_flops_per_s: float | None = None
     price_per_device_hour_usd: float | None = None
     token_budget: int | None = None
 
@@ -43,6 +44,18 @@ class RunConstants:
         """
         return self.dp / self.world_size
 
+    @property
+    def at_peaks(self) -> RunConstants:
+        """The same with FLOPs as if all had the one peak: those in fp8 count for the time that they take at theirs.
+
+        Without a peak of fp8 there are none.
+        """
+        if self.flops is None or not self.flops.fp8_per_position:
+            return self
+        if self.peak_flops_per_s is None or self.fp8_peak_flops_per_s is None:
+            return replace(self, flops=None)
+        return replace(self, flops=self.flops.at_peak(self.fp8_peak_flops_per_s / self.peak_flops_per_s))
+
     @classmethod
     def of(cls, plan: TrainingPlan) -> RunConstants:
         """Take the constants from a plan; the peak is that of the dtype in which matrix products run."""
@@ -52,6 +65,7 @@ class RunConstants:
             dp=plan.dims.dp,
             flops=plan.flops,
             peak_flops_per_s=hardware.peak_flops_per_s.get(plan.config.precision.products),
+            fp8_peak_flops_per_s=hardware.peak_flops_per_s.get("fp8"),
             price_per_device_hour_usd=hardware.price_per_device_hour_usd,
             token_budget=plan.config.measure.tokens,
         )

@@ -37,6 +37,7 @@ def _reasons(plan: TrainingPlan) -> dict[tuple[str, str], str]:
         **dict.fromkeys((("adapter", key) for key in ("rank", "alpha", "dropout", "targets")), no_lora),
         ("adapter", "virtual_tokens"): "" if adapter == "prompt" else "only P has such embeddings",
         ("adapter", "save"): "" if adapter else "only L, QL and P have an adapter to save",
+        ("precision", "scaling"): "" if config.precision.linears else "only precision.linears=fp8 has scales",
         **dict.fromkeys((("batch", key) for key in ("search", "largest", "fits")), no_search),
         ("data", "split"): no_split,
         ("measure", "min_steps"): whole,

@@ -95,7 +95,7 @@ WRONG_WORDS = {
     "model=[7b,13b]": ["model=7b,13b"],
     "model=qwen": ["did you mean qwen3-8b?"],
     "model=llama-2-7b": ["write model=7b;"],
-    "precision=fp16": ["write precision=bf16_mixed", "fp16 and fp8 are not offered"],
+    "precision=fp16": ["write precision=bf16_mixed", "fp16 is not offered"],
     "precision=bf16": ["write precision=bf16_mixed"],
     "engine=fsdp": ["write engine=torch;"],
     "engine=vllm": ["engine=vllm belongs to task=serve: add that", "deepspeed, megatron, script, torch"],

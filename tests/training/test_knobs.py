@@ -14,6 +14,7 @@ from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.repeats import RunConstants
 
 Limit = Callable[..., str | None]
+FP8 = "precision=fp8"
 OFFLOAD, LIGER, CUDNN = "memory.activation_offload=true", "kernels.liger=true", "kernels.flash=cudnn"
 
 
@@ -41,6 +42,17 @@ def plan(*words: str) -> TrainingPlan:
         (["precision=tf32", "hardware=v100"], "hardware=v100 has no TF32"),
         (["precision=tf32", "hardware=mi300x"], "hardware=mi300x has no TF32"),
         (["precision=bf16_mixed", "precision.tf32=true", "hardware=h100"], "parameters are bf16"),
+        ([FP8], "precision.linears=fp8: engine=deepspeed multiplies in precision.parameters alone: set engine=torch"),
+        ([FP8, "engine=megatron"], "set engine=torch, or precision=bf16_mixed or bf16_pure"),
+        (
+            [FP8, "engine=script", "engine.options.command='-m package.train'"],
+            "set engine=torch",
+        ),
+        ([FP8, "engine=torch", "method=L", "task=finetune"], "leave L, QL, P and Q out"),
+        ([FP8, "engine=torch", "method=Q"], "leave L, QL, P and Q out"),
+        ([FP8, "engine=torch", "parallelism.pp=2", "batch.accumulation=2"], "set parallelism.pp=1"),
+        ([FP8, "engine=torch", "model=tiny-moe"], "dense models like Llama, not those of model=tiny-moe"),
+        ([FP8, "engine=torch", "hardware=h100", "model=tiny"], "sides 16 divides, and gate_proj, 128 x 344 of model"),
         ([CUDNN, "hardware=h100", "method=F", "parallelism.cp=2"], "set parallelism.cp=1"),
         (
             [CUDNN, "hardware=h100", "method=F", "task=finetune", "data=instructions", "data.pack=true"],
@@ -90,6 +102,24 @@ def test_an_engine_that_states_nothing_is_refused(limit: Limit, words: list[str]
     made = plan("hardware=cpu", *words)
     assert limit(made.config, get_engine("pretrain", "deepspeed"), made.techniques, made.dims) is None
     assert reason in str(limit(made.config, StatesNothing(), made.techniques, made.dims))
+
+
+@pytest.mark.parametrize(
+    ("hardware", "emulated"), [("cpu", True), ("a100", True), ("l40s", False), ("h100", False), ("mi250x", True)]
+)
+def test_hardware_without_fp8_emulates_it(hardware: str, emulated: bool) -> None:
+    made = plan(FP8, "engine=torch", "model=7b", f"hardware={hardware}", "data.seq_len=350")
+    assert made.skip is None
+    assert made.emulates == emulated
+    assert made.engine_config["float8"] == {"recipe": "tensorwise", "emulate": emulated, "pad_inner_dim": True}
+    assert made.predicted is None
+    assert (made.peak_flops_per_s is None) == emulated
+
+
+def test_fp8_states_take_the_bytes_of_those_in_bf16() -> None:
+    words = ("engine=torch", "model=7b", "hardware=h100")
+    for low, half in (("fp8", "bf16_mixed"), ("fp8_pure", "bf16_pure")):
+        assert plan(*words, f"precision={low}").memory == plan(*words, f"precision={half}").memory
 
 
 def test_tf32_has_a_peak_of_its_own() -> None:

@@ -1,5 +1,6 @@
 import math
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -138,6 +139,21 @@ def test_flops_mfu_and_cost(two_full_replicas):
     assert metrics["useful_mfu"] == metrics["mfu"]
     assert metrics["usd_per_million_tokens"].mean == pytest.approx(25)
     assert metrics["tokens_per_usd"].mean == pytest.approx(40_000)
+
+
+def test_fp8_counts_for_the_time_that_it_takes_at_its_own_peak(two_full_replicas):
+    fp8 = FLOPS.per_position / 2
+    made = FLOPS.computed.model_copy(update={"fp8_per_position": fp8})
+    half = FLOPS.model_copy(update={"fp8_per_position": fp8, "computed": made})
+    facts = RunConstants(2, 2, flops=half, peak_flops_per_s=240e12, fp8_peak_flops_per_s=480e12)
+    metrics = measure([two_full_replicas], facts)
+    # 20 tokens/s take this long at the peaks, in a second; half of what is in fp8 is no longer there.
+    saved = 20 * fp8 / 2 / 240e12
+    assert metrics["tflops_per_s_per_gpu"].mean == pytest.approx(60)
+    assert metrics["mfu"].mean == pytest.approx(0.25 - saved)
+    assert metrics["hfu"].mean == pytest.approx(0.25 * 4 / 3 - saved)
+    without = measure([two_full_replicas], replace(facts, fp8_peak_flops_per_s=None))
+    assert (without["mfu"], without["hfu"]) == (None, None)
 
 
 def test_flops_of_ranks_of_one_replica_count_once(two_full_replicas):

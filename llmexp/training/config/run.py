@@ -61,11 +61,22 @@ class PrecisionConfig(Section):
     master: Dtype
     moments: Dtype
     tf32: bool = Field(False, description="products of fp32 matrices may round their operands to TF32 on a GPU")
+    linears: Literal["fp8"] | None = Field(
+        None,
+        description="what the decoder layers' linear layers multiply in, forward and backward; None: as all products",
+    )
+    scaling: Literal["tensorwise", "rowwise", "rowwise_with_gw_hp"] = Field(
+        "tensorwise",
+        description=(
+            "torchao's recipe of precision.linears=fp8: a scale for each matrix, for each row, or for each row with "
+            "the weights' gradients in the parameters' dtype"
+        ),
+    )
     chosen_because: str = Field("", description="why precision=auto chose this one; empty if it was named")
 
     @property
     def products(self) -> PeakDtype:
-        """The dtype in which matrix products run."""
+        """The dtype in which matrix products run, those of `linears` excepted."""
         return "tf32" if self.tf32 and self.parameters == SINGLE else self.parameters
 
 

@@ -23,8 +23,10 @@ IN_TURN = (("q_proj", "k_proj", "v_proj"), ("o_proj",), ("gate_proj", "up_proj")
 
 def flops_of(shape: ModelShape, config: TrainingConfig, techniques: Techniques, computed: Computed | None) -> Flops:
     """Return the FLOPs that the model asks for, together with those that the devices compute."""
+    per_position = flops_per_token(shape, 0, techniques, config.adapter)
     return Flops(
-        per_position=flops_per_token(shape, 0, techniques, config.adapter),
+        per_position=per_position,
+        fp8_per_position=_in_fp8(per_position, shape, config),
         attention_per_square=(FORWARD + BACKWARD) * shape.flops_per_product,
         seq_len=LengthSchedule.of(config).of_mean_token,
         computed=computed,
@@ -56,7 +58,17 @@ def computed_flops(
     )
     for share in shares_of(techniques):
         made = share.computed(made, shape)
-    return made
+    return made.model_copy(update={"fp8_per_position": _in_fp8(made.per_position, shape, config)})
+
+
+def _in_fp8(per_position: float, shape: ModelShape, config: TrainingConfig) -> float:
+    """Return the FLOPs per position of fp8 products: those of the layers' matrices, all of which train then."""
+    if config.precision.linears is None:
+        return 0.0
+    in_parameters_dtype = 6 * shape.vocab_size * shape.hidden_size
+    if config.precision.scaling == "rowwise_with_gw_hp":
+        in_parameters_dtype += 2 * shape.active_linear_parameters
+    return per_position - in_parameters_dtype
 
 
 def recomputed_flops_per_token(

@@ -192,8 +192,14 @@ class TrainingPlan(RunPlan):
 
     @property
     def peak_flops_per_s(self) -> float | None:
-        """The dense peak of a device for the products of the precision, by which MFU goes."""
-        return self.config.hardware.peak_flops_per_s.get(self.config.precision.products)
+        """The dense peak of a device for the fastest products of the precision."""
+        precision = self.config.precision
+        return self.config.hardware.peak_flops_per_s.get(precision.linears or precision.products)
+
+    @property
+    def emulates(self) -> bool:
+        """Tell whether products in fp8 are computed in other dtypes, at other speeds, because the hardware has none."""
+        return super().emulates or bool(self.engine_config.get("float8", {}).get("emulate"))
 
     @property
     def program(self) -> str:

@@ -70,6 +70,7 @@ def _of_settings(plan: TrainingPlan) -> str:
     reasons = {
         f"engine={config.engine.name} is not predicted": config.engine.name not in ENGINES,
         f"atom {atom} is not predicted": atom,
+        f"the speed of precision.linears={config.precision.linears} is not predicted": config.precision.linears,
         "batch.micro=max is not predicted: name a batch": not plan.settled,
         unknown_update(plan): unknown_update(plan),
         "activations of layers that are not like Llama's are not known": config.memory.activation_offload
