@@ -77,6 +77,7 @@ _WORDS = {
         "method=C": "compile torchcompile",
         "method=Z2+O or method=Z3+O": "offload cpuoffload offloadoptimizer",
         "kernels.liger=true": "liger useliger useligerkernel",
+        "kernels.fused_accumulation=true": "gradientaccumulationfusion fusedwgrad wgradaccumulation",
         "optimizer=<option>": "optim",
         "hydra/launcher=slurm": "slurm launcher sbatch",
         "hydra.launcher.partition, with hydra/launcher=slurm": "partition",

@@ -16,7 +16,9 @@ from torch.nn.parallel import DistributedDataParallel
 from transformers import PreTrainedConfig
 
 from llmexp.launchers.models import assembly
+from llmexp.launchers.models.accumulating import FusedAccumulation
 from llmexp.measure.dtypes import torch_dtype
+from llmexp.record.what_ran import WhatRan
 from llmexp.training.plan.training_plan import TrainingPlan
 
 
@@ -30,16 +32,26 @@ class Replicated:
         model = assembly.seeded_model(plan, device)
         self.model_class = assembly.class_name(model)
         self.module = assembly.with_atoms(model, plan)
+        self._accumulation = FusedAccumulation(self.module) if plan.config.kernels.fused_accumulation else None
         assembly.compile_atom(self.module, assembly.method_of(plan))
         self.model = self._wrapped(device)
         if plan.config.optimizer.fused_backward and plan.dims.dp > 1:
             _average_in_backward(assembly.trained(self.module))
         self.optimizer = optimizer(plan, assembly.trained(self.module))
+        if self._accumulation:
+            self.optimizer.register_step_pre_hook(self._accumulation.end_step)
 
     def begin_pass(self, *, last: bool) -> None:
         """Keep gradients on their rank until the pass that completes a step."""
+        if self._accumulation:
+            self._accumulation.begin_pass()
         if isinstance(self.model, DistributedDataParallel):
             self.model.require_backward_grad_sync = last
+
+    @property
+    def accumulated(self) -> WhatRan:
+        """Say, for what_ran, how many products the last step added to gradients in place, where any were asked for."""
+        return {"accumulated_products": self._accumulation.products} if self._accumulation else {}
 
     @property
     def config(self) -> PreTrainedConfig:

@@ -58,8 +58,9 @@ class TorchTraining(TorchState):
             self.layout.optimizer.zero_grad()
 
     def what_ran(self) -> WhatRan:
-        """Return what any layout says, and how many bytes of activations went to the host."""
-        return super().what_ran() | moved(self._around_forward)
+        """Return what any layout says, how many bytes went to the host, and how many products added to gradients."""
+        added: WhatRan = self.layout.accumulated if isinstance(self.layout, Replicated) else {}
+        return super().what_ran() | moved(self._around_forward) | added
 
     @property
     def _completes(self) -> bool:

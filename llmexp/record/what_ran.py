@@ -44,6 +44,8 @@ class WhatRan(TypedDict, total=False):
     zero_stage: int
     overlap_comm: bool
     activation_offload_bytes: int
+    accumulated_products: int
+    """The products that added to gradients in place in the last step, as their operator counted them."""
     compiled_graphs: int
     graph_breaks: int
 

@@ -58,6 +58,9 @@ class TrainingEngine(Engine[TrainingConfig]):
     offloads_activations_with: ClassVar[int | None] = None
     """The highest ZeRO stage with which memory.activation_offload works; None where it never does."""
 
+    fuses_accumulation: ClassVar[bool] = False
+    """Its ranks can add products to gradients in place, as kernels.fused_accumulation asks."""
+
     traces_memory: ClassVar[bool] = False
     """Its workers build and step a rank without memory, for `llmexp plan --trace-memory`."""
 

@@ -107,6 +107,30 @@ def liger_limit(
     return f"kernels.liger=true: {reason}" if reason else None
 
 
+def fused_accumulation_limit(
+    config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims
+) -> str | None:
+    """Say why kernels.fused_accumulation, which takes gradients out of autograd's hands, cannot be used."""
+    if not config.kernels.fused_accumulation:
+        return None
+    cut, stage = sized({name: size for name, size in dims.degrees.items() if size > 1}), techniques.zero_stage
+    why = {
+        f"engine={engine.name} adds gradients itself: set engine=torch": not engine.fuses_accumulation,
+        "one pass a step adds nothing: set batch.accumulation=2 or more, or leave it out": (
+            config.batch.accumulation == 1
+        ),
+        f"Z{stage} partitions the gradients of every pass: use Z1, or leave Z out": stage >= 2,
+        f"several ranks reduce gradients that autograd gives them, with {cut}: set all degrees to 1": bool(cut),
+        "Q, L, QL and P do not train the layers' matrices: leave it out": bool(
+            techniques.adapter or techniques.quantization
+        ),
+        "Liger's loss makes the gradient of the head itself: leave one of them out": config.kernels.liger,
+        "torchao's fp8 layers make their gradients themselves: leave one of them out": bool(config.precision.linears),
+    }
+    reason = next((reason for reason, holds in why.items() if holds), None)
+    return f"kernels.fused_accumulation=true: {reason}" if reason else None
+
+
 def degrees_limit(
     config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims
 ) -> str | None:

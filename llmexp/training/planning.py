@@ -21,6 +21,7 @@ from llmexp.training.knobs import (
     degrees_limit,
     dtype_limit,
     flash_limit,
+    fused_accumulation_limit,
     liger_limit,
     linears_limit,
     schedule_limit,
@@ -95,7 +96,15 @@ def _skip(config: TrainingConfig, engine: TrainingEngine, techniques: Techniques
     lacks = next(
         filter(None, (limit(config, engine, techniques, dims) for limit in before)), None
     ) or engine.unsupported(config, techniques, dims)
-    knobs = (activation_offload_limit, flash_limit, window_limit, liger_limit, tf32_limit, linears_limit)
+    knobs = (
+        activation_offload_limit,
+        flash_limit,
+        window_limit,
+        liger_limit,
+        fused_accumulation_limit,
+        tf32_limit,
+        linears_limit,
+    )
     limits = (limit(config, engine, techniques, dims) for limit in knobs)
     reason = lacks or next(filter(None, limits), None)
     return Skip(code=SkipCode.UNSUPPORTED, reason=reason) if reason else None

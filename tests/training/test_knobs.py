@@ -15,6 +15,8 @@ from llmexp.training.repeats import RunConstants
 
 Limit = Callable[..., str | None]
 FP8 = "precision=fp8"
+ADDED = "kernels.fused_accumulation=true"
+ONE_RANK = ["engine=torch", "parallelism.dp=1", "batch.accumulation=2"]
 OFFLOAD, LIGER, CUDNN = "memory.activation_offload=true", "kernels.liger=true", "kernels.flash=cudnn"
 
 
@@ -34,6 +36,14 @@ def plan(*words: str) -> TrainingPlan:
         ([LIGER], "Liger's kernels are in Triton, for GPUs"),
         ([LIGER, "hardware=a800", "engine=megatron"], "not those of engine=megatron"),
         ([LIGER, "hardware=a800", "method=C"], "leave one of them out"),
+        ([ADDED], "engine=deepspeed adds gradients itself: set engine=torch"),
+        ([ADDED, *ONE_RANK, "batch.accumulation=1"], "one pass a step adds nothing: set batch.accumulation=2 or more"),
+        ([ADDED, *ONE_RANK, "parallelism.dp=2"], "with dp=2: set all degrees to 1"),
+        ([ADDED, *ONE_RANK, "parallelism.pp=2"], "with pp=2: set all degrees to 1"),
+        ([ADDED, *ONE_RANK, "method=Z2"], "use Z1, or leave Z out"),
+        ([ADDED, *ONE_RANK, "method=Q"], "Q, L, QL and P do not train the layers' matrices: leave it out"),
+        ([ADDED, *ONE_RANK, "method=L", "task=finetune", "data=synthetic"], "do not train the layers' matrices"),
+        ([ADDED, *ONE_RANK, LIGER, "hardware=a800"], "Liger's loss makes the gradient of the head itself"),
         ([CUDNN, "method=F"], "it is for GPUs"),
         ([CUDNN, "hardware=h100"], "add F to the method"),
         ([CUDNN, "hardware=h100", "method=F", "engine=megatron"], "not those of engine=megatron"),
@@ -69,6 +79,11 @@ def test_the_reason_says_what_would_do(words: list[str], reason: str) -> None:
 )
 def test_what_goes_with_activation_offload_is_planned(words: list[str]) -> None:
     assert plan("hardware=cpu", *words).skip is None
+
+
+@pytest.mark.parametrize("words", [["method=F+R+C"], ["method=Z1"], [OFFLOAD], ["precision=bf16_mixed"]])
+def test_what_goes_with_fused_accumulation_is_planned(words: list[str]) -> None:
+    assert plan("hardware=cpu", ADDED, *ONE_RANK, *words).skip is None
 
 
 class StatesNothing(DeepSpeedEngine):

@@ -57,6 +57,7 @@ def settings_unlike(row: TrainingRow) -> list[str]:
         f"adapter.targets={','.join(config.adapter.targets)}": config.task.name == "finetune"
         and config.adapter.targets != LORA_TARGETS,
         "kernels.liger": config.kernels.liger,
+        "kernels.fused_accumulation": config.kernels.fused_accumulation,
         f"kernels.flash={config.kernels.flash}": config.kernels.flash != "auto",
         "memory.activation_offload": config.memory.activation_offload,
     }

@@ -97,6 +97,13 @@ class KernelsConfig(Section):
     flash: Literal["auto", "fa2", "cudnn", "fa3", "fa4"] = Field(
         "auto", description="the kernel of F on a GPU: auto uses the one that torch prefers there"
     )
+    fused_accumulation: bool = Field(
+        False,
+        description=(
+            "products of gradients add to those of the step's earlier passes, instead of an addition after each; "
+            "engine=torch on one rank"
+        ),
+    )
 
 
 class BatchConfig(Section):

@@ -61,6 +61,7 @@ def _is_like_fitted(plan: TrainingPlan) -> bool:
         or config.precision.parameters != "bf16"
         or not isinstance(config.optimizer, AdamW)
         or config.kernels.liger
+        or config.kernels.fused_accumulation
         or config.memory.activation_offload
         or set(plan.atom_codes) & set(_NOT_PUBLISHED)
     )
