@@ -63,6 +63,7 @@ RUNS = {
     ("torch", 1, "F", f"{PURE} optimizer=adamw8bit"): TENSORS,
     ("torch", 1, "F", f"{PURE} optimizer=lomo"): TENSORS,
     ("torch", 1, "F+R", MIXED): 0,
+    ("torch", 1, "F+R", f"{PURE} kernels.fused_accumulation=true batch.accumulation=2"): 0,
     ("torch", 1, "F", f"{PURE} memory.activation_offload=true"): 0,
     ("torch", 1, "Z3", MIXED): 0,
     ("torch", 8, "Z2", MIXED): 0,
