@@ -19,6 +19,7 @@ from llmexp.training.plan.schedules import SCHEDULES
 from llmexp.training.plan.share import shares_of
 
 FP32 = 4
+MEGATRON = "megatron"
 # What the loss holds at its peak for each logit, in fp32: the log-softmax, its gradient, and the gradient from which
 # that is made. Of these backward needs the first from forward on.
 LOSS_COPIES, KEPT_LOSS_COPIES = 3, 1
@@ -129,7 +130,7 @@ class Formula:
 
     def _norm(self) -> float:
         """Return RMSNorm's bytes a token: its input in fp32, the root, and the result before a gain that trains."""
-        if self.config.kernels.liger or self.techniques.compilation:
+        if self._fused_kernels:
             return self.residual * self.element + FP32
         before_gain = self.element if self.techniques.adapter is None else 0
         return self.residual * (FP32 + before_gain) + FP32
@@ -142,17 +143,22 @@ class Formula:
         operands = queries + 2 * (keys if self._fused or self.techniques.attention_recomputation else queries)
         into = self.residual * self.feeds_trained("q_proj", "k_proj", "v_proj")
         out = queries * (self._fused or self.feeds_trained("o_proj"))
+        if self._fuses_as_megatron:
+            # Values stay a view of one product with queries and keys, and turned queries and keys keep their angles.
+            return (operands + queries + keys + 4 * self.shape.head_dim + into + out) * self.element
         normed = (queries + keys) * (FP32 + self.element) * self.shape.qk_norm
         return (operands + into + out) * self.element + normed
 
     def _mlp(self) -> float:
         """Return the gated MLP's bytes a token, or those of the experts that the token is sent to."""
         wide = self.shape.intermediate_size / self.matrix_parts
-        # Fused kernels compute the activation again from the gate.
-        fused = self.config.kernels.liger or self.techniques.compilation
-        products = wide * ((2 if fused else 3) + self.feeds_trained("down_proj"))
         into = self.residual * self.feeds_trained("gate_proj", "up_proj")
         sent = self._experts_of_token()
+        if self.shape.num_experts and self._fuses_as_megatron:
+            # Each expert gets a copy of its tokens, and weighs what its last matrix takes.
+            return (sent * (5 * wide + self.residual) + into) * self.element
+        # Fused kernels compute the activation again from the gate.
+        products = wide * ((2 if self._fused_kernels else 3) + self.feeds_trained("down_proj"))
         # Each expert gets a copy of its tokens, and its weighted result is kept.
         moved = 2 * self.residual * sent if self.shape.num_experts else 0
         return (sent * products + into + moved) * self.element
@@ -180,6 +186,16 @@ class Formula:
 
     def _experts_of_token(self) -> int:
         return self.shape.experts_per_token or 1
+
+    @property
+    def _fused_kernels(self) -> bool:
+        """Tell whether norms and gated MLPs are single kernels, which keep their inputs."""
+        return self.config.kernels.liger or self.techniques.compilation or self._fuses_as_megatron
+
+    @property
+    def _fuses_as_megatron(self) -> bool:
+        """Tell whether Megatron's fusions run, and torch's RMSNorm on a GPU, of which it makes its layers."""
+        return self.config.engine.name == MEGATRON and self.config.hardware.device == "cuda"
 
     @property
     def _fused(self) -> bool:
