@@ -12,7 +12,7 @@ from pathlib import Path
 from textwrap import wrap
 
 from benchmarks.advice.page import share
-from benchmarks.advice.searched import FIRST, Searched, evenly_cut, rate_of, searched
+from benchmarks.advice.searched import FIRST, Searched, rate_of, searched
 from benchmarks.prediction.published_rows import Row, published_rows
 from llmexp.record.digits import rounded
 from llmexp.training.plan.training_plan import TrainingPlan
@@ -28,14 +28,14 @@ precision, the samples of a step and the engine that stands for the program. A p
 degrees are among those of our first three layouts, or where it fits and is predicted within 3 % of the third.
 
 dp follows from the cards. `v` is virtual stages, `m` the sequences of a pass. Shares are of predicted speeds. `*`: the
-plan says that the published run does not fit. `†`: llmexp's engine would not start it. Pipelines that count embedding
-and head as a layer each are planned with two layers more.
+plan says that the published run does not fit. `†`: llmexp's engine would not start it. `etp1` are whole experts beside
+tp; `+ends` marks pipelines where embedding and head count as a layer each.
 """
 
 
 def layout_rows() -> list[Row]:
     """Return the published layouts."""
-    return [evenly_cut(row) for row in published_rows(LAYOUTS)]
+    return published_rows(LAYOUTS)
 
 
 def all_searched() -> list[Searched]:
@@ -86,6 +86,8 @@ def words_of(plan: TrainingPlan) -> str:
     dims, parallelism = plan.dims, plan.config.parallelism
     degrees = [f"{name}{size}" for name in ("tp", "pp", "cp", "ep") if (size := getattr(dims, name)) > 1]
     stages = [f"v{parallelism.virtual_stages}"] * (parallelism.virtual_stages > 1)
+    degrees += [f"etp{dims.etp}"] * (dims.etp is not None)
+    stages += ["+ends"] * (dims.ends_as_layers is not None)
     return " ".join([*degrees, *stages, plan.method, f"m{plan.batch.micro}"])
 
 

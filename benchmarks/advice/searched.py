@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import process_time
 
 from benchmarks.prediction.published_plans import planned, words_and_assumptions
@@ -22,7 +22,7 @@ from llmexp.training.predict import predict
 # What a search is for: how a run is cut, and how much of it a pass takes.
 _LEFT_OPEN = ("parallelism.", "batch.", "method=")
 FIRST, NEAR = 3, 0.03
-Degrees = tuple[int, int, int, int, int]
+Degrees = tuple[int, int, int, int, int, int]
 
 
 @dataclass(frozen=True)
@@ -112,13 +112,6 @@ def same_mathematics(plan: TrainingPlan, other: TrainingPlan) -> bool:
     return list(changes_of(plan)) == list(changes_of(other))
 
 
-def evenly_cut(row: Row) -> Row:
-    """Return a run with even stages, where embedding and head count as a layer each; other runs as they are."""
-    if row.layers and row.layers % row.pp and (row.layers + 2) % row.pp == 0:
-        return replace(row, layers=row.layers + 2)
-    return row
-
-
 def rate_of(plan: TrainingPlan) -> float:
     """Return the predicted tokens/s of a plan; 0 without a prediction."""
     prediction = predict(plan)
@@ -128,4 +121,4 @@ def rate_of(plan: TrainingPlan) -> float:
 def degrees_of(plan: TrainingPlan) -> Degrees:
     """Return how a plan is cut."""
     dims = plan.dims
-    return dims.dp, dims.tp, dims.pp, dims.cp, dims.ep
+    return dims.dp, dims.tp, dims.pp, dims.cp, dims.ep, dims.expert_tensor

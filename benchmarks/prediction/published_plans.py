@@ -195,6 +195,8 @@ def _layout(row: Row) -> list[str]:
     words = [f"parallelism.{name}={size}" for name, size in degrees.items()]
     words += [f"parallelism.virtual_stages={row.virtual_stages}"] * bool(row.virtual_stages)
     words += [f"parallelism.schedule={row.schedule}"] * bool(row.schedule)
+    words += [f"parallelism.etp={row.etp}"] * bool(row.etp)
+    words += [f"parallelism.ends_as_layers={row.ends_as_layers}"] * bool(row.ends_as_layers)
     return words + ["parallelism.sequence=true"] * (row.sequence_parallel == "yes" and row.tp > 1)
 
 

@@ -78,6 +78,10 @@ class Row:
     memory_gb: float | None
     memory_kind: str
     note: str
+    etp: int | None = None
+    """The ranks that each expert is cut over; a file without the column has none, which is tp."""
+    ends_as_layers: str = ""
+    """Which of embedding and head count as a layer where stages share out layers: embedding, head or both."""
 
     @property
     def replicas(self) -> int:

@@ -39,6 +39,7 @@ class MegatronEngine(TrainingEngine):
 
     name = "megatron"
     degrees = ("dp", "tp", "pp", "cp", "ep")
+    cuts = ("ends_as_layers", "etp")
     cp_chunks: ClassVar[Mapping[CpKind, int]] = {"ring": 2, "ulysses": 2}
     launchers = ("spawn", "torchrun", "fork")
     modules = ("torch", "megatron.core")
@@ -165,11 +166,11 @@ def _experts(config: TrainingConfig, dims: ParallelDims) -> dict[str, Any]:
         # With tp, alltoall gathers different numbers of tokens from the tensor-parallel ranks, which gloo cannot do.
         "moe_token_dispatcher_type": "allgather" if _counts_differ_on_gloo(config, dims) else "alltoall",
         "expert_model_parallel_size": dims.ep,
-    }
+    } | ({} if dims.etp is None else {"expert_tensor_parallel_size": dims.etp})
 
 
 def _counts_differ_on_gloo(config: TrainingConfig, dims: ParallelDims) -> bool:
-    return dims.tp > 1 and config.hardware.device == "cpu"
+    return dims.expert_tensor > 1 and config.hardware.device == "cpu"
 
 
 def _layout(config: TrainingConfig, dims: ParallelDims) -> dict[str, Any]:
@@ -178,6 +179,7 @@ def _layout(config: TrainingConfig, dims: ParallelDims) -> dict[str, Any]:
         "tensor_model_parallel_size": dims.tp,
         "sequence_parallel": dims.sequence,
         "pipeline_model_parallel_size": dims.pp,
+        **_ends(dims),
         "virtual_pipeline_model_parallel_size": dims.virtual_stages if interleaved else None,
         "context_parallel_size": dims.cp,
         "cp_comm_type": CP_COMM_TYPES[dims.cp_kind],
@@ -187,6 +189,15 @@ def _layout(config: TrainingConfig, dims: ParallelDims) -> dict[str, Any]:
         "batch_p2p_comm": not interleaved,
         "overlap_p2p_comm": interleaved,
     }
+
+
+def _ends(dims: ParallelDims) -> dict[str, Any]:
+    part = dims.rank_part
+    counted = {
+        "account_for_embedding_in_pipeline_split": part.embedding_as_layer,
+        "account_for_loss_in_pipeline_split": part.head_as_layer,
+    }
+    return {name: True for name, counts in counted.items() if counts}
 
 
 def _recomputation(techniques: Techniques) -> dict[str, Any]:
@@ -251,6 +262,8 @@ def _trains_wrongly(config: TrainingConfig, dims: ParallelDims) -> str | None:
         return "deallocate_pipeline_outputs frees tensors that a host is still sending, and trains wrongly"
     if _counts_differ_on_gloo(config, dims) and chosen.get("moe_token_dispatcher_type", "allgather") != "allgather":
         return "with parallelism.tp gloo runs moe_token_dispatcher_type=allgather only"
+    if dims.etp is not None and dims.ep == 1:
+        return f"parallelism.etp={dims.etp} sums no gradients over tp unless experts are shared out: set parallelism.ep"
     if chosen.get("moe_grouped_gemm"):
         return (
             "moe_grouped_gemm needs TransformerEngine's or another package's kernels, which llmexp does not use: "

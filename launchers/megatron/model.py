@@ -45,6 +45,7 @@ def form_groups(plan: TrainingPlan) -> None:
         virtual_pipeline_model_parallel_size=dims.virtual_stages if dims.virtual_stages > 1 else None,
         context_parallel_size=dims.cp,
         expert_model_parallel_size=dims.ep,
+        expert_tensor_parallel_size=dims.expert_tensor,
         create_gloo_process_groups=False,
         order="tp-cp-ep-dp-pp",
         distributed_timeout_minutes=int(PEERS_TIMEOUT.total_seconds() / 60),

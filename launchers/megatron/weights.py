@@ -72,8 +72,8 @@ def _place(name: str) -> tuple[str, str, str]:
 
 
 def _fill(name: str, parameter: nn.Parameter, model: SizedModel, seed: int) -> None:
-    tp, rank = parallel_state.get_tensor_model_parallel_world_size(), parallel_state.get_tensor_model_parallel_rank()
     prefix, part, suffix = _place(name)
+    tp, rank = _tensor_part(of_expert=bool(suffix))
 
     def whole(leaf: str, *shape: int) -> torch.Tensor:
         values = torch.empty(shape, dtype=parameter.dtype, device=parameter.device)
@@ -91,6 +91,14 @@ def _fill(name: str, parameter: nn.Parameter, model: SizedModel, seed: int) -> N
             parameter.copy_(_JOINED[part](whole, model, rank, tp))
     if cut is not None:
         set_tensor_model_parallel_attributes(parameter, True, cut, 1)
+
+
+def _tensor_part(*, of_expert: bool) -> tuple[int, int]:
+    """Return the number of ranks that matrices are cut over, and this rank's place among them."""
+    state = parallel_state
+    if of_expert:
+        return state.get_expert_tensor_parallel_world_size(), state.get_expert_tensor_parallel_rank()
+    return state.get_tensor_model_parallel_world_size(), state.get_tensor_model_parallel_rank()
 
 
 def _query_key_value(whole: WholeTensor, model: SizedModel, rank: int, tp: int) -> torch.Tensor:

@@ -83,10 +83,12 @@ class MegatronTraining:
     def what_ran(self) -> WhatRan:
         """Return the classes that Megatron trains with, and what it was built to do."""
         layer = next(module for module in self.module.modules() if hasattr(module, "core_attention"))
+        # With its end as a layer, a stage may have no other.
+        decoder_layer = next(layer for stage in self.stages for layer in stage.module.decoder.layers)
         ran: WhatRan = {
             "loop": "megatron-core loop",
             "attention_implementation": _class_name(layer.core_attention),
-            "norm_implementation": _class_name(self.stages[0].module.decoder.layers[0].input_layernorm),
+            "norm_implementation": _class_name(decoder_layer.input_layernorm),
             "model_class": _class_name(self.stages[0].module),
             "optimizer_class": _class_names(torch_optimizers(self.optimizer)),
             "engine_optimizer_class": _class_names(parts(self.optimizer)),
@@ -95,7 +97,7 @@ class MegatronTraining:
             "reduced_in": str(self.stages[0].buffers[0].grad_dtype),
             "fusions": _fusions_that_ran(self._plan, self.stages[0].module.config),
         }
-        return ran | _experts_that_ran(self.stages[0].module.decoder.layers[0].mlp)
+        return ran | _experts_that_ran(decoder_layer.mlp)
 
     def _in_turn(self, passes: Sequence[MicroBatch], mark: Callable[[str], None]) -> Losses:
         (stage,) = self.stages

@@ -17,6 +17,28 @@ COUNTABLE = {
 
 
 @dataclass(frozen=True)
+class RankPart:
+    """How a model is cut: into parts of matrices, of layers, of its experts and of an expert's matrices.
+
+    In a pipeline the embedding, the head or both may count as a layer where the layers are shared out.
+    """
+
+    tp: int = 1
+    pp: int = 1
+    ep: int = 1
+    etp: int = 1
+    v_shaped: bool = False
+    """The first and the last stage are on one rank."""
+    embedding_as_layer: bool = False
+    head_as_layer: bool = False
+
+    def stage_layers(self, layers: int) -> tuple[int, int, int]:
+        """Return the layers of a pipeline's first rank, of one between, 0 where there is none, and of its last."""
+        each = (layers + self.embedding_as_layer + self.head_as_layer) // self.pp
+        return each - self.embedding_as_layer, each * (self.pp > 2), each - self.head_as_layer
+
+
+@dataclass(frozen=True)
 class ModelShape:
     """The sizes of a Llama-like decoder with grouped-query attention, gated MLP or experts, RMSNorm and no biases."""
 
@@ -111,26 +133,35 @@ class ModelShape:
         """The parameters that a token meets: all except those of experts that it is not sent to."""
         return self.parameters - self.linear_parameters + self.active_linear_parameters
 
-    def parameters_of_rank(self, tp: int, pp: int, ep: int = 1, *, v_shaped: bool = False) -> int:
+    def parameters_of_rank(self, part: RankPart) -> int:
         """Return the parameters of the rank that holds most.
 
         Layers are shared out over pp and experts over ep; tp cuts matrices and embeddings, not norms and routers.
         The first stage holds the embedding too, and the last stage the last norm and the head.
         With tied embeddings, the last of several stages holds a copy of them.
-        With `v_shaped`, the first and the last stage are on one rank.
         """
+        return self._fullest(part)[0]
+
+    def expert_parameters_of_rank(self, part: RankPart) -> int:
+        """Return the expert parameters of that rank; whole experts are shared out over ep, and each is cut by etp."""
+        return self._fullest(part)[1]
+
+    def _fullest(self, part: RankPart) -> tuple[int, int]:
+        first = self.embedding_parameters // part.tp
+        last = self.hidden_size + self.head_parameters // part.tp
+        if part.pp == 1:
+            return self._held(self.num_layers, first + last, part)
+        last += first if self.tie_embeddings else 0
+        outside = (first + last,) * 3 if part.v_shaped else (first, 0, last)
+        stages = zip(part.stage_layers(self.num_layers), outside, strict=True)
+        return max(self._held(layers, beside, part) for layers, beside in stages)
+
+    def _held(self, layers: int, outside: int, part: RankPart) -> tuple[int, int]:
+        """Return all parameters of a rank with so many layers, and those of experts among them."""
         whole = self.norm_parameters - self.hidden_size + self.router_parameters
         cut = self.linear_parameters - self.expert_parameters - self.router_parameters
-        layers = (cut // tp + whole) // pp + self.expert_parameters_of_rank(tp, pp, ep)
-        first, last = self.embedding_parameters // tp, self.hidden_size + self.head_parameters // tp
-        if pp == 1:
-            return layers + first + last
-        last += first if self.tie_embeddings else 0
-        return layers + (first + last if v_shaped else max(first, last))
-
-    def expert_parameters_of_rank(self, tp: int, pp: int, ep: int) -> int:
-        """Return the expert parameters of each rank; whole experts are shared out over ep, and each is cut by tp."""
-        return self.expert_parameters // (tp * pp * ep)
+        experts = self.expert_parameters * layers // (self.num_layers * part.etp * part.ep)
+        return (cut // part.tp + whole) * layers // self.num_layers + experts + outside, experts
 
     def flops_per_token(self, seq_len: float, *, linear_trained: bool = True, head_trained: bool = True) -> float:
         """Return the model FLOPs of a token's forward and backward pass, without recomputation.

@@ -10,7 +10,7 @@ from llmexp.schema.machine import HardwareConfig, NodeConfig
 from llmexp.schema.model import AdapterConfig, DenseModel, HfModel, MixtralModel, ModelConfig, SizedModel
 from llmexp.schema.run import EngineConfig, MeasureConfig, RunConfig, TaskConfig
 from llmexp.schema.runtime import ContainerRuntime, HereRuntime, InterpreterRuntime, RuntimeConfig
-from llmexp.schema.section import CpKind, Dtype, Section
+from llmexp.schema.section import CpKind, Dtype, EndsAsLayers, Section
 from llmexp.schema.sweep import BudgetConfig, SweepConfig, TrackingConfig
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "BudgetConfig",
     "ContainerRuntime",
     "CpKind",
+    "EndsAsLayers",
     "DenseModel",
     "Dtype",
     "EngineConfig",

@@ -11,6 +11,7 @@ from llmexp.dtypes import of_moments, of_parameters, of_peaks
 Max = Literal["max"]
 MAX: Max = "max"
 CpKind = Literal["ring", "ulysses"]
+EndsAsLayers = Literal["embedding", "head", "both"]
 if TYPE_CHECKING:
     Dtype: TypeAlias = str
     MomentDtype: TypeAlias = str

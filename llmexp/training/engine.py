@@ -34,6 +34,9 @@ class TrainingEngine(Engine[TrainingConfig]):
     degrees: ClassVar[Collection[str]] = ("dp",)
     """Its degrees of parallelism, by name; runs with others are skipped."""
 
+    cuts: ClassVar[Collection[str]] = ()
+    """What it takes of the keys `parallelism.ends_as_layers` and `parallelism.etp`, by their last names."""
+
     schedules: ClassVar[Mapping[str, Passes]] = {}
     """Its pipeline schedules, each with the numbers of passes that it takes."""
 

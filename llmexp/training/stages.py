@@ -45,6 +45,7 @@ def _unknown(plan: TrainingPlan, cards: Sequence[HardwareConfig]) -> str:
         ),
         f"{plan.name} is skipped: {plan.skip}": plan.skip,
         f"{plan.name} is not predicted: {unpredicted(plan)}": plan.predicted is None,
+        "stages with parallelism.ends_as_layers are not simulated: leave it out": plan.dims.ends_as_layers is not None,
         "stages that interleave are not simulated: use parallelism.virtual_stages=1": plan.dims.virtual_stages > 1,
         f"precision={config.precision.name} has no rates on {' and '.join(lacking)}": lacking,
     }

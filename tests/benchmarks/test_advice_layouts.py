@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from benchmarks.advice import searched as module
 from benchmarks.advice.layouts import LAYOUTS, layout_rows, layouts_part, words_of
 from benchmarks.advice.page import sections_of, whole
 from benchmarks.advice.recipes import RECIPES, recipe_rows, recipes_part
-from benchmarks.advice.searched import Searched, evenly_cut, same_mathematics, searched
+from benchmarks.advice.searched import Searched, same_mathematics, searched
+from benchmarks.prediction.published_plans import planned
 from benchmarks.prediction.published_rows import Row, published_rows
 from llmexp.training.plan.training_plan import TrainingPlan
 from tests.planning import make_plan
@@ -88,10 +87,13 @@ def test_search_is_for_the_same_training(row) -> None:
     assert all(same_mathematics(plan, found.plan) for plan in found.ours)
 
 
-def test_stages_are_even_where_embedding_and_head_are_layers(row) -> None:
-    assert evenly_cut(replace(row, layers=126, pp=8)).layers == 128
-    assert evenly_cut(replace(row, layers=126, pp=9)).layers == 126
-    assert evenly_cut(replace(row, layers=80, pp=7)).layers == 80
+def test_a_published_layout_says_what_experts_are_cut_over_and_what_counts_as_a_layer() -> None:
+    rows = layout_rows()
+    words = {one.model: words_of(planned(one).plan) for one in rows if one.etp or one.ends_as_layers}
+    assert words["mixtral-8x22b"].startswith("tp2 pp4 cp8 ep8 etp1 v14 F")
+    assert words["qwen3-235b-a22b"].startswith("tp2 pp8 ep32 etp1 v4 +ends F")
+    assert words["llama3.1-405b"].startswith("tp4 pp16 v8 +ends F")
+    assert {one.layers for one in rows if one.ends_as_layers} == {126, 94}
 
 
 def test_all_layouts_are_bf16_with_a_commit(row) -> None:

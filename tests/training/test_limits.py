@@ -14,6 +14,10 @@ from planning import make_plan
             "C compiles decoder layers whole, and with parallelism.cp the ranks communicate inside them",
         ),
         ("engine=deepspeed parallelism.pp=2", "engine=deepspeed runs data and context parallelism only, not pp=2"),
+        (
+            "engine=torch parallelism.cp=1 parallelism.pp=2 batch.accumulation=2 parallelism.ends_as_layers=both",
+            "engine=torch does not take parallelism.ends_as_layers: leave it out, or set engine=megatron",
+        ),
         ("engine=deepspeed method=F+R+Z3+O", None),
         ("engine=megatron parallelism.cp_kind=ulysses method=F+R+Z1", None),
     ],

@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import groupby
 
 from llmexp.inputs.architecture.parts import Mixer, Part
+from llmexp.inputs.shape import RankPart
 
 
 @dataclass(frozen=True)
@@ -125,14 +126,14 @@ class Architecture:
         """Return the numbers that decoding keeps for a sequence of that length: keys and values, and states."""
         return sum(count * layer.mixer.cache_elements(seq_len) for layer, count in self.kinds.items())
 
-    def parameters_of_rank(self, tp: int, pp: int, ep: int = 1, *, v_shaped: bool = False) -> int:
+    def parameters_of_rank(self, part: RankPart) -> int:
         """Return the parameters of a rank that holds the whole model; no degree that cuts it is known here."""
-        assert tp == pp == ep == 1
+        assert part == RankPart()
         return self.parameters
 
-    def expert_parameters_of_rank(self, tp: int, pp: int, ep: int) -> int:
+    def expert_parameters_of_rank(self, part: RankPart) -> int:
         """Return 0: on one rank no other holds different experts."""
-        assert tp == pp == ep == 1
+        assert part == RankPart()
         return 0
 
 

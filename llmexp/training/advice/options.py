@@ -18,6 +18,7 @@ from llmexp.tasks.base import PlanWith
 from llmexp.training.advice.layouts import VIRTUAL, layers_of, layouts, virtual_stages
 from llmexp.training.advice.mathematics import changes_of
 from llmexp.training.advice.methods import joined, methods
+from llmexp.training.engine import TrainingEngine
 from llmexp.training.plan.fit import fit_of
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.planning import training_engine
@@ -78,6 +79,10 @@ def options(plan_with: PlanWith[TrainingPlan], fixed: Mapping[str, str]) -> Iter
     yield from {each.plan.id: each.plan for each in found}.values()
 
 
+def _keys(engine: TrainingEngine) -> tuple[str, ...]:
+    return (*engine.degrees, *engine.cuts)
+
+
 class _Search:
     def __init__(self, plan_with: PlanWith[TrainingPlan], fixed: Mapping[str, str]) -> None:
         self._plan_with, self._fixed = plan_with, fixed
@@ -90,7 +95,7 @@ class _Search:
             if base is None:
                 continue
             devices = base.config.hardware.devices_per_node * base.config.hardware.nodes
-            for layout in layouts(base.config, training_engine(base.config).degrees, self._fixed):
+            for layout in layouts(base.config, _keys(training_engine(base.config)), self._fixed):
                 replicas = base.config.parallelism.dp or devices // (layout.tp * layout.pp * layout.cp)
                 structure = _Structure(engine | layout.words(self._fixed), replicas, layout.pp)
                 yield from self._with_methods(structure, base.config.task.name, replicas * layout.cp)

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from llmexp.dtypes import SINGLE
 from llmexp.schema.model import AdapterConfig, HfModel, ModelConfig
 from llmexp.schema.run import MeasureConfig, RunConfig, TaskConfig
-from llmexp.schema.section import MAX, CpKind, Dtype, Max, PeakDtype, PositiveInt, Section, Steps, Whole
+from llmexp.schema.section import MAX, CpKind, Dtype, EndsAsLayers, Max, PeakDtype, PositiveInt, Section, Steps, Whole
 from llmexp.training.config.data import DataConfig
 from llmexp.training.config.optimizer import OptimizerConfig
 
@@ -41,6 +41,9 @@ class ParallelismConfig(Section):
     schedule: Literal["gpipe", "1f1b", "interleaved", "looped_bfs", "zero_bubble", "zbv", "dualpipev"] | None = Field(
         None, description="the order of a pipeline's passes; None: 1f1b, or interleaved with several virtual stages"
     )
+    ends_as_layers: EndsAsLayers | None = Field(
+        None, description="which of embedding and head count as a layer where stages share out layers; None: neither"
+    )
     cp: PositiveInt = Field(1, description="context parallelism: number of ranks that each sequence is split over")
     cp_kind: CpKind | None = Field(
         None,
@@ -50,6 +53,9 @@ class ParallelismConfig(Section):
         ),
     )
     ep: PositiveInt = 1
+    etp: PositiveInt | None = Field(
+        None, description="expert tensor parallelism: number of tp's ranks that each expert is cut over; None: all"
+    )
 
 
 class PrecisionConfig(Section):

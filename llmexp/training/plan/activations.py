@@ -211,7 +211,7 @@ def activations(
     for share in shares_of(techniques):
         layer = share.layer(layer, formula)
     head += formula.mask()
-    layers = shape.num_layers / dims.parts("layers") * passes_in_flight(dims, config.batch.accumulation)
+    layers = layers_in_flight(shape.num_layers, dims, config.batch.accumulation)
     if config.memory.activation_offload:
         at_once = max(head + of_loss, (layer.again or layer.kept) + layer.passing)
         made = Activations(0, round(at_once), round(layers * layer.kept + head))
@@ -221,6 +221,21 @@ def activations(
     for share in shares_of(techniques):
         made = share.activations(made, formula)
     return made
+
+
+def layers_in_flight(layers: int, dims: ParallelDims, accumulation: int) -> float:
+    """Return the layers whose activations the fullest rank holds at a time, a layer counted once for each pass.
+
+    With the embedding as a layer, the first rank has a layer less, and the second one is passed a little less often.
+    """
+    passes = passes_in_flight(dims, accumulation)
+    if not dims.ends_as_layers:
+        return layers / dims.pp * passes
+    each, stages = max(dims.rank_part.stage_layers(layers)), dims.virtual_stages
+    if not dims.rank_part.embedding_as_layer or passes >= accumulation:
+        return each * passes
+    warm, fewer = (dims.pp, 1) if stages == 1 else (2 * dims.pp - 1, 2)
+    return each * passes - min(warm, fewer * each / stages)
 
 
 def passes_in_flight(dims: ParallelDims, accumulation: int) -> float:

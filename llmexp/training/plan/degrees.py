@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from llmexp.schema import EndsAsLayers
+
 # The batch over replicas, matrices with their heads, whole layers, every sequence, whole experts.
 Cut = Literal["batch", "matrices", "layers", "sequence", "experts"]
 
@@ -40,6 +42,8 @@ DEGREES = {
     "cp": Degree("context", "sequence"),
     "ep": Degree("expert", "experts", divides=("num_experts",), has_ranks=False),
 }
+# Layers more to share out over stages, by what counts as one.
+ENDS: dict[EndsAsLayers | None, int] = {None: 0, "embedding": 1, "head": 1, "both": 2}
 WITH_RANKS = tuple(name for name, row in DEGREES.items() if row.has_ranks)
 # Ranks are numbered along the first of these first, so that its ranks are neighbors.
 RANK_ORDER = ("tp", "cp", "dp", "pp")

@@ -6,21 +6,22 @@ from collections.abc import Mapping
 from math import lcm, prod
 
 from llmexp.errors import DegreesError
-from llmexp.inputs.shape import shape_of
+from llmexp.inputs.shape import RankPart, shape_of
 from llmexp.record.result import Batch
 from llmexp.record.samples import Record
-from llmexp.schema import CpKind, DenseModel, MixtralModel, SizedModel
+from llmexp.schema import CpKind, DenseModel, EndsAsLayers, MixtralModel, SizedModel
 from llmexp.schema.run import PYTHON
 from llmexp.training.config import TrainingConfig
 from llmexp.training.plan import schedules
-from llmexp.training.plan.degrees import DEGREES, RANK_ORDER, WITH_RANKS, Cut
+from llmexp.training.plan.degrees import DEGREES, ENDS, RANK_ORDER, WITH_RANKS, Cut
 from llmexp.training.plan.schedules import SCHEDULES, Passes, Pipeline
 
 
 class ParallelDims(Record):
     """Valid degrees of parallelism, and how each is carried out; the product of those with ranks is world_size.
 
-    The ranks that share out experts (ep) are neighbors among those of dp x cp.
+    The ranks that share out experts (ep) are neighbors among those of dp x cp, and of tp where etp cuts each expert
+    over fewer ranks.
     """
 
     dp: int
@@ -32,6 +33,8 @@ class ParallelDims(Record):
     virtual_stages: int = 1
     schedule: str | None = None
     cp_kind: CpKind | None = None
+    ends_as_layers: EndsAsLayers | None = None
+    etp: int | None = None
 
     @property
     def world_size(self) -> int:
@@ -47,6 +50,22 @@ class ParallelDims(Record):
     def same_parameters(self) -> int:
         """The number of ranks that hold the same part of the model, experts aside."""
         return prod(self.degrees[name] for name in WITH_RANKS if not DEGREES[name].cuts_parameters)
+
+    @property
+    def expert_tensor(self) -> int:
+        """The number of ranks that each expert is cut over."""
+        return self.etp or self.tp
+
+    @property
+    def same_experts(self) -> int:
+        """The number of ranks that hold the same experts."""
+        return self.same_parameters * self.tp // (self.expert_tensor * self.ep)
+
+    @property
+    def rank_part(self) -> RankPart:
+        """How a rank's part is cut from the model."""
+        embedding, head = (self.ends_as_layers in (name, "both") for name in ("embedding", "head"))
+        return RankPart(self.tp, self.pp, self.ep, self.expert_tensor, self.v_shaped, embedding, head)
 
     def parts(self, what: Cut) -> int:
         """Return the number of parts into which the degrees cut this."""
@@ -66,9 +85,11 @@ class ParallelDims(Record):
     @property
     def layout(self) -> str:
         """The degrees that are not 1, without dp, and how they are carried out; empty for data parallelism alone."""
-        stages = {"pp": f" virtual stages {self.virtual_stages}" * (self.virtual_stages > 1)}
+        stages = f" virtual stages {self.virtual_stages}" * (self.virtual_stages > 1)
+        stages += f" {self.ends_as_layers} as layers" * (self.ends_as_layers is not None)
+        more = {"pp": stages, "ep": f" etp {self.etp}" * (self.etp is not None)}
         sizes = {name: size for name, size in self.degrees.items() if size > 1 and name != "dp"}
-        named = [f"{name} {size}{stages.get(name, '')}" for name, size in sizes.items()]
+        named = [f"{name} {size}{more.get(name, '')}" for name, size in sizes.items()]
         return " ".join(filter(None, [*named, self.cp_kind, self.schedule, "sequence" * self.sequence]))
 
     @property
@@ -107,7 +128,8 @@ class ParallelDims(Record):
         _check_sequence(config, cp_chunks.get(kind, 1) if kind else 1)
         _check_context(config, kind)
         chosen = {"dp": degrees.dp or devices // ranks, "schedule": _schedule(config, passes), "cp_kind": kind}
-        dims = cls(**(degrees.model_dump() | chosen))
+        etp = {"etp": None if degrees.etp == degrees.tp else degrees.etp}
+        dims = cls(**(degrees.model_dump() | chosen | etp))
         _check_experts(config, dims)
         return dims
 
@@ -147,7 +169,29 @@ def _check_sizes(config: TrainingConfig) -> None:
     model = config.model
     for name, row in DEGREES.items():
         for field in row.divides if isinstance(model, SizedModel) else ():
-            _check_divides(name, getattr(config.parallelism, name), f"model.{field}", getattr(model, field, None))
+            if name == "pp" and isinstance(model, SizedModel):
+                _check_stages(config, model.num_layers)
+            else:
+                _check_divides(name, getattr(config.parallelism, name), f"model.{field}", getattr(model, field, None))
+
+
+def _check_stages(config: TrainingConfig, layers: int) -> None:
+    """Raise DegreesError where the layers, with the ends that count as one each, do not make even stages."""
+    degrees = config.parallelism
+    ends = degrees.ends_as_layers
+    counted = layers + ENDS[ends]
+    if ends is None:
+        even = [name for name, more in ENDS.items() if name and (layers + more) % degrees.pp == 0]
+        instead = [f"; with parallelism.ends_as_layers={name} it is {layers + ENDS[name]}" for name in even[-1:]]
+        _check_divides("pp", degrees.pp, "model.num_layers", layers, "".join(instead))
+        return
+    field = f"model.num_layers={layers} + {ENDS[ends]} (ends_as_layers={ends})"
+    _check_divides("pp", degrees.pp, field, counted)
+    if counted // degrees.pp < 2 <= degrees.pp:
+        raise DegreesError(
+            f"parallelism.ends_as_layers={ends}: {counted} / pp {degrees.pp} = 1 leaves a rank without a layer: set a "
+            "smaller parallelism.pp"
+        )
 
 
 def _check_tensor(config: TrainingConfig) -> None:
@@ -198,14 +242,14 @@ def _check_context(config: TrainingConfig, kind: CpKind | None) -> None:
 def _schedule(config: TrainingConfig, passes: Mapping[str, Passes]) -> str | None:
     """Return the schedule that orders the passes; None without a pipeline."""
     degrees, model = config.parallelism, config.model
-    layers = model.num_layers if isinstance(model, SizedModel) else None
+    layers = model.num_layers + ENDS[degrees.ends_as_layers] if isinstance(model, SizedModel) else None
     if degrees.pp == 1:
         _check_nothing_of_a_pipeline(config)
         return None
     _check_divides(
         "virtual_stages",
         degrees.virtual_stages,
-        f"the {layers} layers / pp {degrees.pp}",
+        f"the {layers} layers{' (with its ends)' * (degrees.ends_as_layers is not None)} / pp {degrees.pp}",
         layers and layers // degrees.pp,
     )
     schedule = degrees.schedule or schedules.default_schedule(degrees.virtual_stages)
@@ -225,6 +269,11 @@ def _check_nothing_of_a_pipeline(config: TrainingConfig) -> None:
             f"parallelism.schedule={degrees.schedule} orders the passes of a pipeline, and parallelism.pp=1: "
             "set parallelism.pp"
         )
+    if degrees.ends_as_layers:
+        raise DegreesError(
+            f"parallelism.ends_as_layers={degrees.ends_as_layers} is about the stages of a pipeline, and "
+            "parallelism.pp=1: set parallelism.pp"
+        )
 
 
 def _check_experts(config: TrainingConfig, dims: ParallelDims) -> None:
@@ -235,18 +284,38 @@ def _check_experts(config: TrainingConfig, dims: ParallelDims) -> None:
             f"parallelism.ep={ep} shares out experts, and model={model.name} has none: set parallelism.ep=1, or "
             "model=mixtral"
         )
-    replicas = dims.same_parameters
+    _check_expert_tensor(config, dims)
+    fewer = dims.tp // dims.expert_tensor
+    replicas = dims.same_parameters * fewer
     if replicas % ep:
         above = -(-replicas // ep) * ep
         below = max(degree for degree in range(1, ep) if replicas % degree == 0 and (experts or 0) % degree == 0)
-        more = f" or parallelism.dp={above // dims.cp}" if above % dims.cp == 0 else ""
+        more = [f"parallelism.dp={above // (dims.cp * fewer)}"] * (above % (dims.cp * fewer) == 0)
+        more += ["parallelism.etp=1"] * (fewer < dims.tp and dims.same_parameters * dims.tp % ep == 0)
+        over = f"dp {dims.dp} x cp {dims.cp}" + f" x tp {dims.tp} / etp {dims.etp}" * (dims.etp is not None)
         raise DegreesError(
-            f"parallelism.ep={ep} shares out experts over the ranks of dp {dims.dp} x cp {dims.cp} = {replicas}, "
-            f"which it does not divide: set parallelism.ep={below}{more}"
+            f"parallelism.ep={ep} shares out experts over the ranks of {over} = {replicas}, "
+            f"which it does not divide: set {' or '.join([f'parallelism.ep={below}', *more])}"
         )
 
 
-def _check_divides(name: str, degree: int, field: str, size: int | None) -> None:
+def _check_expert_tensor(config: TrainingConfig, dims: ParallelDims) -> None:
+    if dims.etp is None:
+        return
+    if isinstance(config.model, DenseModel):
+        raise DegreesError(
+            f"parallelism.etp={dims.etp} cuts experts, and model={config.model.name} has none: leave it out, or set "
+            "model=mixtral"
+        )
+    if dims.tp % dims.etp:
+        valid = ", ".join(str(size) for size in range(1, dims.tp + 1) if dims.tp % size == 0)
+        raise DegreesError(
+            f"parallelism.etp={dims.etp} does not divide parallelism.tp={dims.tp}, whose ranks cut an expert: choices "
+            f"are {valid}"
+        )
+
+
+def _check_divides(name: str, degree: int, field: str, size: int | None, instead: str = "") -> None:
     if size is not None and size % degree:
         valid = ", ".join(str(d) for d in range(1, min(size, 64) + 1) if size % d == 0)
-        raise DegreesError(f"parallelism.{name}={degree} does not divide {field}={size}: choices are {valid}")
+        raise DegreesError(f"parallelism.{name}={degree} does not divide {field}={size}: choices are {valid}{instead}")

@@ -8,6 +8,7 @@ from math import ceil, inf
 from typing import Protocol
 
 from llmexp.dtypes import bytes_of
+from llmexp.inputs.shape import RankPart
 from llmexp.method import Techniques
 from llmexp.record.digits import GIB
 from llmexp.record.memory import MemoryEstimate
@@ -29,11 +30,11 @@ class Held(Protocol):
     def parameters_outside_layers(self) -> int:
         """The parameters of embedding, last norm and head."""
 
-    def parameters_of_rank(self, tp: int, pp: int, ep: int = 1, *, v_shaped: bool = False) -> int:
+    def parameters_of_rank(self, part: RankPart) -> int:
         """Return the parameters of the rank that holds most."""
 
-    def expert_parameters_of_rank(self, tp: int, pp: int, ep: int) -> int:
-        """Return the expert parameters of each rank."""
+    def expert_parameters_of_rank(self, part: RankPart) -> int:
+        """Return the expert parameters of that rank."""
 
 
 @dataclass(frozen=True)
@@ -108,11 +109,10 @@ class _Counts:
     @classmethod
     def of(cls, shape: Held, trained: Trained, four_bit: int, dims: ParallelDims) -> _Counts:
         # An adapter is no part of the shape, and no degree cuts it.
-        cut, experts = (dims.parts("matrices"), dims.parts("layers")), dims.parts("experts")
-        whole = shape.parameters_of_rank(*cut, experts, v_shaped=dims.v_shaped)
-        held = trained.trainable if trained.frozen else whole - four_bit
+        held = trained.trainable if trained.frozen else shape.parameters_of_rank(dims.rank_part) - four_bit
         # Ranks that share out experts hold different ones, so all replicas together hold more than one of them does.
-        together = held + (experts - 1) * shape.expert_parameters_of_rank(*cut, experts)
+        experts = shape.expert_parameters_of_rank(dims.rank_part)
+        together = held + experts * dims.same_parameters // dims.same_experts - experts
         return cls(held, together, dims.same_parameters)
 
     def shares(self, kind: StatePlacement) -> int:

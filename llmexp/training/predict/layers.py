@@ -12,6 +12,7 @@ from llmexp.inputs.architecture.parts import Experts, Mixer
 from llmexp.inputs.architecture.reading import architecture_of
 from llmexp.inputs.shape import ModelShape, shape_of
 from llmexp.schema import ModelConfig
+from llmexp.training.plan.dims import ParallelDims
 
 # The kinds of layers whose rates are known.
 _ATTENDS = (mixers.Attention, mixers.LatentAttention)
@@ -50,6 +51,25 @@ class Layers:
         if isinstance(self.counted, Architecture):
             return self.counted.attention_flops(seq_len)
         return 2.0 * self.counted.flops_per_product * seq_len
+
+
+@dataclass(frozen=True)
+class SlowestStage:
+    """The work of the pipeline's rank that computes most: a share of all layers, and the head or not."""
+
+    share: float
+    head: bool
+
+
+def slowest_stage(layers: Layers, dims: ParallelDims) -> SlowestStage:
+    """Return the rank that computes most: the last, unless the head counts as a layer there and is less than one."""
+    if not dims.ends_as_layers:
+        return SlowestStage(1 / dims.pp, head=True)
+    first, between, last = dims.rank_part.stage_layers(layers.count)
+    a_layer = (layers.matrices + layers.expert_matrices) / layers.count
+    if last * a_layer + layers.head >= max(first, between) * a_layer:
+        return SlowestStage(last / layers.count, head=True)
+    return SlowestStage(max(first, between) / layers.count, head=False)
 
 
 def layers_of(chosen: ModelConfig) -> Layers:

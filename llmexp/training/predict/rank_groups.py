@@ -28,10 +28,10 @@ class Group:
 def group_of(dims: ParallelDims, devices: int, *names: str) -> Group:
     """Return the group over these degrees, which are neighbors in RANK_ORDER, on nodes with so many devices.
 
-    Experts are shared out over neighbors among the ranks of dp and cp.
+    Experts are shared out over neighbors among the ranks of dp and cp, and of tp where experts are cut less.
     """
     if names == ("ep",):
-        ranks, stride = dims.ep, dims.tp
+        ranks, stride = dims.ep, dims.expert_tensor
     else:
         ranks = prod(dims.degrees[name] for name in names)
         stride = prod(dims.degrees[name] for name in RANK_ORDER[: min(map(RANK_ORDER.index, names))])

@@ -124,8 +124,9 @@ def _pass(w: Work, r: Rates) -> _Pass:
 
 def _products(w: Work, r: Rates) -> Any:
     """Return the seconds of the products of one forward pass."""
-    half, speed = r.half_rows * w.narrow**_NARROW, r.peak_flops_per_s * r.products_share
-    return (w.products_flops * (1 + half / w.tokens) + w.expert_flops * (1 + half / w.expert_rows)) / speed
+    speed = r.peak_flops_per_s * r.products_share
+    half, of_experts = (r.half_rows * narrow**_NARROW for narrow in (w.narrow, w.expert_narrow))
+    return (w.products_flops * (1 + half / w.tokens) + w.expert_flops * (1 + of_experts / w.expert_rows)) / speed
 
 
 def _attention(w: Work, r: Rates) -> Any:

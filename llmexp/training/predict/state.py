@@ -61,9 +61,7 @@ def state_of(plan: TrainingPlan, layers: Layers, trained: Trained) -> State:
 def _held(plan: TrainingPlan, layers: Layers) -> _Held:
     """Return what the fullest rank holds; only a model that no degree cuts may be one not like Llama."""
     dims, shape = plan.dims, layers.counted
-    cut = dims.parts("matrices"), dims.parts("layers"), dims.parts("experts")
-    if cut == (1, 1, 1):
+    if not dims.cutting("matrices", "layers", "experts"):
         return _Held(float(layers.parameters), 0.0, dims.same_parameters, 1)
-    experts = shape.expert_parameters_of_rank(*cut)
-    held = shape.parameters_of_rank(*cut, v_shaped=dims.v_shaped)
-    return _Held(float(held - experts), float(experts), dims.same_parameters, dims.same_parameters // dims.ep)
+    experts, held = shape.expert_parameters_of_rank(dims.rank_part), shape.parameters_of_rank(dims.rank_part)
+    return _Held(float(held - experts), float(experts), dims.same_parameters, dims.same_experts)

@@ -8,7 +8,7 @@ from llmexp.dtypes import bytes_of
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.predict.layers import Layers
 
-# A layer of tensor parallelism gathers and scatters its tokens twice in each direction.
+# A layer of tensor parallelism gathers and scatters its tokens twice in each direction: for attention and for its MLP.
 _PAIRS_OF_LAYER = 2
 
 
@@ -29,26 +29,28 @@ class Traffic:
     stage_calls: float
 
 
-def traffic_of(plan: TrainingPlan, layers: Layers, tokens: float) -> Traffic:
-    """Return what a rank sends for `tokens` positions of its own."""
+def traffic_of(plan: TrainingPlan, layers: Layers, tokens: float, share: float) -> Traffic:
+    """Return what a rank sends for `tokens` positions of its own in its `share` of all layers."""
     dims, element = plan.dims, bytes_of(plan.config.precision.parameters)
-    share, count = 1 / dims.pp, layers.count / dims.pp
+    count, routed = layers.count * share, layers.routed * share
     state = tokens * layers.hidden_size * element
     sequence = dims.tp if dims.sequence else 1
     ring = dims.cp > 1 and dims.cp_kind == "ring"
     keys = tokens * layers.keys_and_values * share / dims.tp * element
     heads = tokens * (2 * layers.queries + layers.keys_and_values) * share / dims.tp * element
     sent = tokens / sequence * layers.hidden_size * element * layers.experts_per_token
+    gathered = layers.experts_per_token * (dims.expert_tensor - 1) / dims.tp
     crossed = dims.virtual_stages if dims.pp > 1 else 0
     return Traffic(
-        # Gathering and scattering move what an all-reduce does.
-        tensor_bytes=2 * _PAIRS_OF_LAYER * count * state * _others(dims.tp),
-        tensor_calls=2 * _PAIRS_OF_LAYER * count * (dims.tp > 1),
+        # Gathering and scattering move what an all-reduce does. Experts that are cut gather every token for each of its
+        # experts.
+        tensor_bytes=2 * state * ((_PAIRS_OF_LAYER * count - routed) * _others(dims.tp) + routed * gathered),
+        tensor_calls=2.0 * ((_PAIRS_OF_LAYER * count - routed) * (dims.tp > 1) + routed * (dims.expert_tensor > 1)),
         ring_bytes=ring * (dims.cp - 1) * keys,
         ulysses_bytes=(dims.cp > 1 and not ring) * heads * _others(dims.cp),
         context_calls=count * (dims.cp - 1 if ring else 4 * (dims.cp > 1)),
-        expert_bytes=2 * layers.routed * share * sent * _others(dims.ep),
-        expert_calls=2 * layers.routed * share * (dims.ep > 1),
+        expert_bytes=2 * routed * sent * _others(dims.ep),
+        expert_calls=2 * routed * (dims.ep > 1),
         stage_bytes=crossed * state / sequence,
         stage_calls=float(crossed),
     )

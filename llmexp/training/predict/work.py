@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from llmexp.dtypes import bytes_of
 from llmexp.inputs.shape import ModelShape, shape_of
 from llmexp.training.plan.activations import activations
+from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.trained import Trained
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.predict.bubble import bubble_share
-from llmexp.training.predict.layers import Layers, layers_of
+from llmexp.training.predict.layers import Layers, layers_of, slowest_stage
 from llmexp.training.predict.state import state_of
 from llmexp.training.predict.traffic import traffic_of
 from llmexp.training.predict.update import FUSED, UNFUSED, bytes_of_update
@@ -40,6 +41,8 @@ class Work:
     """Positions of a pass on a rank: the rows of every product."""
     narrow: float
     """Parts into which tensor parallelism cuts matrices, which are as much narrower."""
+    expert_narrow: float
+    """The same for an expert's matrices."""
     products_flops: float
     """FLOPs of all products of matrices in one forward pass, attention and routed experts aside."""
     expert_flops: float
@@ -114,39 +117,47 @@ def work_of(plan: TrainingPlan) -> Work:
     trained = _trained(plan, layers)
     seq_len = float(config.data.seq_len + config.adapter.virtual_tokens * (techniques.adapter == "prompt"))
     tokens, element = plan.batch.micro * seq_len / dims.cp, bytes_of(config.precision.parameters)
-    share = 1 / (dims.tp * dims.pp)
-    flash, stage, engine = techniques.flash_attention, techniques.zero_stage, config.engine.name
-    state, traffic = state_of(plan, layers, trained), traffic_of(plan, layers, tokens)
+    stage = slowest_stage(layers, dims)
+    share, count = stage.share / dims.tp, layers.count * stage.share
+    flash, zero, engine = techniques.flash_attention, techniques.zero_stage, config.engine.name
+    state, traffic = state_of(plan, layers, trained), traffic_of(plan, layers, tokens, stage.share)
     return Work(
         passes=float(plan.batch.accumulation),
         bubble=bubble_share(dims, plan.batch.accumulation),
         tokens=tokens,
         narrow=float(dims.tp),
-        products_flops=2.0 * tokens * (layers.matrices * share + layers.head / dims.tp),
+        expert_narrow=float(dims.expert_tensor),
+        products_flops=2.0 * tokens * (layers.matrices * share + layers.head / dims.tp * stage.head),
         expert_flops=2.0 * tokens * layers.expert_matrices * share,
-        expert_rows=_expert_rows(layers, tokens, dims.ep),
+        expert_rows=_expert_rows(layers, tokens, dims),
         frozen=float(not trained.matrices_train),
         score_elements=0.0 if flash else tokens * layers.heads * seq_len * share * _width(element) / BF16,
         attention_flops=tokens * layers.attention_flops(seq_len) * share if flash else 0.0,
         seq_len=seq_len,
-        hidden_bytes=tokens * layers.hidden_size * layers.count / dims.pp * _kept_whole(plan) * _width(element),
-        moved_bytes=_MOVES * tokens * layers.hidden_size * layers.experts_per_token * layers.routed / dims.pp * element,
+        hidden_bytes=tokens * layers.hidden_size * count * _kept_whole(plan) * _width(element),
+        moved_bytes=_MOVES
+        * tokens
+        * layers.hidden_size
+        * layers.experts_per_token
+        * layers.routed
+        * stage.share
+        * element,
         fused=float(flash),
         compiled=float(techniques.compilation or config.kernels.liger),
         megatron=float(engine == MEGATRON),
         recomputed=float(techniques.recomputation),
         attention_again=float(techniques.attention_recomputation),
         dequantized_parameters=float(trained.four_bit),
-        layers=layers.count / dims.pp,
-        launched_layers=(layers.count + _EXPERT_LAUNCHES * layers.routed * layers.experts / dims.ep) / dims.pp,
+        layers=count,
+        launched_layers=count + _EXPERT_LAUNCHES * layers.routed * layers.experts / dims.ep * stage.share,
         adapter=float(techniques.adapter == "lora"),
         update_bytes=0.0 if techniques.offload_optimizer else state.updated * bytes_of_update(plan),
         unfused_update=FUSED if config.optimizer.implementation == "torch" else UNFUSED,
-        zero2=float(stage in (1, 2) and engine == DEEPSPEED),
-        zero2_beside=float(stage in (1, 2) and engine != DEEPSPEED),
-        zero3=float(stage == 3),
-        zero3_hooks=float(stage == 3 and engine == DEEPSPEED),
-        replicated=float(stage == 0 and dims.same_parameters > 1),
+        zero2=float(zero in (1, 2) and engine == DEEPSPEED),
+        zero2_beside=float(zero in (1, 2) and engine != DEEPSPEED),
+        zero3=float(zero == 3),
+        zero3_hooks=float(zero == 3 and engine == DEEPSPEED),
+        replicated=float(zero == 0 and dims.same_parameters > 1),
         reduced_bytes=state.reduced_bytes,
         gathered_bytes=state.gathered_bytes,
         **vars(traffic),
@@ -168,9 +179,10 @@ def _trained(plan: TrainingPlan, layers: Layers) -> Trained:
     )
 
 
-def _expert_rows(layers: Layers, tokens: float, ep: int) -> float:
+def _expert_rows(layers: Layers, tokens: float, dims: ParallelDims) -> float:
     """Return the rows of an expert: the tokens that all ranks with other experts send it, where all get as many."""
-    return tokens * ep * layers.experts_per_token / layers.experts if layers.experts else 1.0
+    sent = tokens * dims.ep * dims.expert_tensor / dims.tp * layers.experts_per_token
+    return sent / layers.experts if layers.experts else 1.0
 
 
 def _kept_whole(plan: TrainingPlan) -> float:

@@ -59,6 +59,19 @@ LAYOUTS: dict[str, tuple[int, str]] = {
     "pp 2, R": (2, "parallelism.dp=1 parallelism.pp=2 method=R"),
     "pp 2, tied": (2, "parallelism.dp=1 parallelism.pp=2 model.tie_embeddings=true"),
     "pp 2, 2 virtual stages": (2, "parallelism.dp=1 parallelism.pp=2 parallelism.virtual_stages=2 model.num_layers=4"),
+    "pp 2, embedding as a layer": (
+        2,
+        "parallelism.dp=1 parallelism.pp=2 parallelism.ends_as_layers=embedding model.num_layers=3",
+    ),
+    "pp 2, head as a layer, tied": (
+        2,
+        "parallelism.dp=1 parallelism.pp=2 parallelism.ends_as_layers=head model.num_layers=3 "
+        "model.tie_embeddings=true",
+    ),
+    "pp 2, ends alone on a stage": (
+        2,
+        "parallelism.dp=1 parallelism.pp=2 parallelism.virtual_stages=2 parallelism.ends_as_layers=both",
+    ),
     "tp 2, pp 2, sequence, F+R": (
         4,
         "parallelism.dp=1 parallelism.tp=2 parallelism.pp=2 parallelism.sequence=true method=F+R",
@@ -79,6 +92,15 @@ LAYOUTS: dict[str, tuple[int, str]] = {
     "ep 2, tp 2, sequence, F+R": (
         4,
         "parallelism.dp=2 parallelism.ep=2 parallelism.tp=2 parallelism.sequence=true model=tiny-moe method=F+R",
+    ),
+    "ep 4, tp 2, whole experts": (
+        4,
+        "parallelism.dp=2 parallelism.ep=4 parallelism.tp=2 parallelism.etp=1 parallelism.sequence=true model=tiny-moe",
+    ),
+    "ep 2, tp 2, whole experts, Z1": (
+        4,
+        "parallelism.dp=2 parallelism.ep=2 parallelism.tp=2 parallelism.etp=1 parallelism.sequence=true model=tiny-moe "
+        "method=Z1",
     ),
     "ep 2, dp 4": (4, "parallelism.dp=4 parallelism.ep=2 model=tiny-moe"),
     "dp 2, tp 2, sequence, F+R+Z1": (4, "parallelism.dp=2 parallelism.tp=2 parallelism.sequence=true method=F+R+Z1"),
@@ -127,6 +149,8 @@ SHORT = {
         "pp 2",
         "pp 2, tied",
         "pp 2, 2 virtual stages",
+        "pp 2, embedding as a layer",
+        "pp 2, ends alone on a stage",
         "dp 2, tp 2, sequence, F+R+Z1",
         "ring cp 2",
         "ring cp 2, F, padded",
@@ -138,6 +162,7 @@ SHORT = {
         "ep 2, allgather",
         "ep 2, bf16_mixed",
         "ep 2, tp 2, sequence, F+R",
+        "ep 4, tp 2, whole experts",
         "ring cp 2, ep 2",
         "ulysses cp 2, tp 2, sequence, F",
     ),
@@ -240,9 +265,8 @@ def test_f_runs_the_flash_kernel_and_nothing_else_does(observed: Measurement, na
 def test_r_runs_every_layer_again_in_backward(observed: Measurement, name: str) -> None:
     chosen = plan(LAYOUTS[name][1])
     passes = chosen.batch.accumulation * (2 if "R" in chosen.method.split("+") else 1)
-    assert {rank["layer_calls"] for rank in observed[name]} == {
-        passes * chosen.config.model.num_layers // chosen.dims.pp
-    }
+    first, _, last = chosen.dims.rank_part.stage_layers(chosen.config.model.num_layers)
+    assert {rank["layer_calls"] for rank in observed[name]} == {passes * first, passes * last}
 
 
 def test_every_layout_updates_by_one_fused_kernel(observed: Measurement) -> None:

@@ -40,6 +40,10 @@ def plan() -> Callable[..., TrainingPlan]:
         ),
         (["model=tiny-moe", "parallelism.tp=2"], "experts with parallelism.tp=2 need parallelism.sequence=true"),
         (
+            ["model=tiny-moe", "parallelism.tp=2", "parallelism.etp=1", "parallelism.sequence=true"],
+            "parallelism.etp=1 sums no gradients over tp unless experts are shared out: set parallelism.ep",
+        ),
+        (
             ["model=tiny-moe", "+engine.options.transformer.moe_grouped_gemm=true"],
             "moe_grouped_gemm needs TransformerEngine's",
         ),

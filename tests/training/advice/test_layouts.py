@@ -32,6 +32,33 @@ def test_experts_are_shared_out() -> None:
     assert all(8 // (layout.tp * layout.pp) % layout.ep == 0 for layout in found)
 
 
+def test_whole_experts_are_shared_out_over_tp_too() -> None:
+    words = ("model=mixtral", "hardware=h100", "data.seq_len=2048")
+    found = [*layouts(make_plan(*words, "engine=megatron").config, (*ALL, "etp"), ())]
+    whole = [layout for layout in found if layout.etp == 1]
+    assert max(layout.tp * layout.ep for layout in whole) == 64
+    assert all(8 // layout.pp % layout.ep == 0 for layout in whole)
+    assert Layout(4, 1, 1, 2, etp=1).words(())["parallelism.etp"] == "1"
+    assert {layout.etp for layout in layouts_of(*words)} == {None}, "an engine without etp"
+
+
+def test_ends_count_as_layers_where_the_layers_alone_make_no_even_stages() -> None:
+    words = ("model=70b", "model.num_layers=78", "hardware=h100", "hardware.nodes=8", "data.seq_len=4096")
+    config = make_plan(*words, "engine=megatron").config
+    found = {layout.pp: layout for layout in layouts(config, (*ALL, "ends_as_layers"), ())}
+    assert {pp: layout.ends_as_layers for pp, layout in found.items()} == {
+        1: None,
+        2: None,
+        4: "both",
+        8: "both",
+        16: "both",
+    }
+    assert found[8].virtual_stages == 10
+    assert {layout.pp for layout in layouts_of(*words)} == {1, 2}
+    fixed = layouts(config, (*ALL, "ends_as_layers"), ("parallelism.ends_as_layers",))
+    assert {layout.pp for layout in fixed} == {1, 2}
+
+
 def test_a_fixed_degree_stays_and_is_not_said_again() -> None:
     words = ("model=70b", "hardware=h100", "hardware.nodes=8", "parallelism.tp=4")
     found = layouts_of(*words, fixed=("parallelism.tp",))

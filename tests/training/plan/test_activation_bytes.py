@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from llmexp.inputs.shape import shape_of
-from llmexp.training.plan.activations import Activations, activations, passes_in_flight
+from llmexp.training.plan.activations import Activations, activations, layers_in_flight, passes_in_flight
 from llmexp.training.plan.training_plan import TrainingPlan
 
 Made = Callable[..., TrainingPlan]
@@ -70,6 +70,22 @@ def test_a_pipelines_first_rank_holds_a_pass_for_each_stage_after_it(plan: Made)
     assert passes_in_flight(plan(*words, "parallelism.schedule=gpipe").dims, 8) == 8
     looped = plan(*words, "parallelism.virtual_stages=2", "parallelism.schedule=interleaved")
     assert passes_in_flight(looped.dims, 8) == 4 * (1 + 3 / 8)
+
+
+def test_with_the_embedding_as_a_layer_the_fullest_rank_may_be_the_second(plan: Made):
+    words = [
+        "engine=megatron",
+        "model=7b",
+        "parallelism.pp=4",
+        "batch.accumulation=16",
+        "parallelism.ends_as_layers=both",
+    ]
+    one = plan(*words, "model.num_layers=6").dims
+    assert layers_in_flight(6, one, 16) == max(4 * 1, 3 * 2)
+    looped = plan(*words, "model.num_layers=14", "parallelism.virtual_stages=2").dims
+    # Of two stages with two layers each; the first rank's first stage has one, and is passed 7 times, the second's 5.
+    assert layers_in_flight(14, looped, 16) == max(7 * 1 + 4 * 2, 5 * 2 + 4 * 2)
+    assert layers_in_flight(14, looped, 4) == 4 * 4, "all ranks hold every pass"
 
 
 def test_megatron_keeps_what_its_kernels_on_a_gpu_need(plan: Made):

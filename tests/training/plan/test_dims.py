@@ -22,6 +22,23 @@ def test_batch_arithmetic(plan):
         (["model=tiny", "parallelism.tp=8"], "parallelism.tp=8 does not divide model.num_heads=4: choices are 1, 2, 4"),
         (["model=tiny", "parallelism.pp=8"], "parallelism.pp=8 does not divide model.num_layers=4"),
         (
+            ["model=tiny", "parallelism.pp=3", "hardware.devices_per_node=3"],
+            "does not divide model.num_layers=4: choices are 1, 2, 4; with parallelism.ends_as_layers=both it is 6",
+        ),
+        (
+            ["model=tiny", "parallelism.pp=2", "parallelism.ends_as_layers=head"],
+            r"parallelism.pp=2 does not divide model.num_layers=4 \+ 1 \(ends_as_layers=head\)=5: choices are 1, 5",
+        ),
+        (
+            ["model=tiny", "parallelism.pp=2", "parallelism.ends_as_layers=both", "parallelism.virtual_stages=2"],
+            r"does not divide the 6 layers \(with its ends\) / pp 2=3: choices are 1, 3",
+        ),
+        (
+            ["model=tiny", "model.num_layers=2", "parallelism.pp=4", "parallelism.ends_as_layers=both"],
+            r"4 / pp 4 = 1 leaves a rank without a layer: set a smaller parallelism.pp",
+        ),
+        (["parallelism.ends_as_layers=both"], "is about the stages of a pipeline, and parallelism.pp=1: set"),
+        (
             ["data=synthetic", "parallelism.cp=4"],
             "parallelism.cp=4 cuts data.seq_len=350 into 4 x 1 = 4 parts, which does not come out even: "
             "set data.seq_len=348",
@@ -127,11 +144,43 @@ def test_batch_arithmetic(plan):
             ["model=mixtral", "parallelism.dp=6", "parallelism.ep=4"],
             "over the ranks of dp 6 x cp 1 = 6, which it does not divide: set parallelism.ep=2 or parallelism.dp=8",
         ),
+        (
+            ["model=mixtral", "parallelism.tp=2", "parallelism.ep=8"],
+            "dp 4 x cp 1 = 4, which it does not divide: set parallelism.ep=4 or parallelism.dp=8 or parallelism.etp=1",
+        ),
+        (
+            ["model=mixtral", "parallelism.dp=2", "parallelism.tp=2", "parallelism.etp=1", "parallelism.ep=8"],
+            "dp 2 x cp 1 x tp 2 / etp 1 = 4, which it does not divide: set parallelism.ep=4 or parallelism.dp=4",
+        ),
+        (["model=mixtral", "parallelism.tp=4", "parallelism.etp=3"], "does not divide parallelism.tp=4, .* 1, 2, 4"),
+        (["model=7b", "parallelism.tp=2", "parallelism.etp=1"], "etp=1 cuts experts, and model=7b has none"),
     ],
 )
 def test_degrees_that_cannot_be_are_refused_with_the_arithmetic(words, message, plan):
     with pytest.raises(ConfigError, match=message):
         plan(*words)
+
+
+def test_experts_are_shared_out_over_ranks_of_tp_that_do_not_cut_them(plan):
+    words = ["model=mixtral", "engine=megatron", "parallelism.tp=2", "parallelism.sequence=true", "data.seq_len=64"]
+    whole = plan(*words, "parallelism.etp=1", "parallelism.ep=8").dims
+    assert (whole.dp, whole.expert_tensor, whole.same_experts, whole.layout) == (4, 1, 1, "tp 2 ep 8 etp 1 sequence")
+    cut = plan(*words, "parallelism.etp=2", "parallelism.ep=4").dims
+    assert (cut.etp, cut.expert_tensor, cut.same_experts) == (None, 2, 1)
+
+
+def test_ends_that_count_as_layers_leave_the_first_and_last_rank_fewer(plan):
+    words = [
+        "model=tiny",
+        "engine=megatron",
+        "model.num_layers=6",
+        "parallelism.pp=4",
+        "parallelism.ends_as_layers=both",
+    ]
+    made = plan(*words)
+    assert made.dims.rank_part.stage_layers(6) == (1, 2, 1)
+    assert made.layout == "pp 4 both as layers 1f1b"
+    assert made.skip is None
 
 
 def test_more_ranks_than_devices_are_a_skip_so_that_the_rest_of_a_sweep_is_measured(plan):

@@ -143,6 +143,16 @@ MIXTRAL, EXPERTS, ROUTERS = 46_702_792_704, 32 * 8 * 3 * 4096 * 14336, 32 * 8 * 
             4 * (MIXTRAL - EXPERTS + EXPERTS / 4) + 16 * ((MIXTRAL - EXPERTS) / 8 + EXPERTS / 4 / 2),
         ),
         (
+            [
+                "parallelism.tp=2",
+                "parallelism.ep=8",
+                "parallelism.etp=1",
+                "parallelism.sequence=true",
+                "data.seq_len=64",
+            ],
+            20 * ((MIXTRAL - EXPERTS - ROUTERS - 65 * 4096) / 2 + ROUTERS + 65 * 4096 + EXPERTS / 8),
+        ),
+        (
             ["parallelism.tp=2", "parallelism.ep=4", "parallelism.sequence=true", "data.seq_len=64"],
             20 * ((MIXTRAL - EXPERTS - ROUTERS - 65 * 4096) / 2 + ROUTERS + 65 * 4096 + EXPERTS / 8),
         ),

@@ -85,10 +85,12 @@ def test_the_delays_of_small_collectives_add_up_over_the_layers() -> None:
 
 
 def test_few_rows_an_expert_make_its_products_slower() -> None:
-    routed = replace(WORK, products_flops=0.0, expert_flops=1000.0, expert_rows=100.0)
+    routed = replace(WORK, products_flops=0.0, expert_flops=1000.0, expert_rows=100.0, expert_narrow=1.0)
     rates = replace(RATES, half_rows=100.0)
     assert step_time(routed, rates).forward == 40.0
     assert step_time(replace(routed, expert_rows=25.0), rates).forward == 100.0
+    assert step_time(replace(routed, narrow=8.0), rates).forward == 40.0, "experts may be cut less than other matrices"
+    assert step_time(replace(routed, expert_narrow=8.0), rates).forward == pytest.approx(20 * (1 + 8**0.7))
 
 
 def test_narrow_products_need_more_rows() -> None:
