@@ -13,7 +13,7 @@ from typing import Any
 from hydra.conf import HydraConf
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Override, ValueType
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -124,7 +124,7 @@ def expand(loader: ConfigLoader, words: Sequence[str], cells: Sequence[Mapping[s
     ]
     found: list[list[str]] = []
     typed_words = parser.parse_overrides(list(words))
-    _check_that_values_can_be_listed(typed_words)
+    _check_that_values_can_be_listed(loader, typed_words)
     for job in multiplied(typed_words):
         own = {key: value for key, _, value in (word.partition("=") for word in as_typed(job))}
         for cell in select(parsed, own):
@@ -134,13 +134,26 @@ def expand(loader: ConfigLoader, words: Sequence[str], cells: Sequence[Mapping[s
     return [list(job) for job in dict.fromkeys(tuple(job) for job in found)]
 
 
-def _check_that_values_can_be_listed(words: Sequence[Override]) -> None:
+def _check_that_values_can_be_listed(loader: ConfigLoader, words: Sequence[Override]) -> None:
     for word in words:
+        if word.value_type is ValueType.GLOB_CHOICE_SWEEP:
+            _check_that_some_match(loader, word)
         if word.is_interval_sweep():
             line = as_typed([str(word.input_line)])[0]
             raise ConfigError(
                 f"{line}: a sweep cannot list the values of an interval: write some with commas, or use llmexp search"
             )
+
+
+def _check_that_some_match(loader: ConfigLoader, word: Override) -> None:
+    typed_word, options = as_typed([str(word.input_line)])[0], loader.get_group_options(word.key_or_group)
+    if not options:
+        raise ConfigError(
+            f"{typed_word}: glob chooses from the options of a group, and {word.key_or_group} is no group: write "
+            "values with commas"
+        )
+    if not list(word.sweep_string_iterator()):
+        raise ConfigError(f"{typed_word}: no option matches: choices are {', '.join(options)}")
 
 
 def select(cells: list[list[Override]], job: Mapping[str, str]) -> list[list[Override]]:

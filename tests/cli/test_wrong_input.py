@@ -26,6 +26,8 @@ WRONG = {
     "hydra/launcher=slrm": ["hydra/launcher", "basic"],
     "measure.steps=0": ["measure.steps=0: must be a whole number of at least 1"],
     "measure.steps=many": ["measure.steps=many: must be a whole number of at least 1"],
+    "batch.micro=glob(*)": ["batch.micro=glob(*): glob chooses from the options of a group", "batch.micro is no group"],
+    "model=glob(zz*)": ["model=glob(zz*): no option matches: choices are 125m, 13b"],
     "batch.micro=1.5": ["batch.micro=1.5: must be a whole number of at least 1"],
     "parallelism.tp=3": ["tp 3", "does not divide the 2 devices"],
     "hardware=a800 parallelism.cp=8 data.seq_len=350": [
