@@ -21,14 +21,17 @@ from llmexp.cli.advice_frame import advice_frame
 from llmexp.cli.advice_table import choice
 from llmexp.cli.advised import advised, asked_of
 from llmexp.cli.app import CONFIG, hydra_app
+from llmexp.cli.failures import failures_of
 from llmexp.cli.launchers import PlannedTask
 from llmexp.cli.overrides import accept, print_replaced
+from llmexp.cli.plan_answer import check_budget
 from llmexp.cli.words import jobs_and_launcher, own_folder, search_path
 from llmexp.errors import ConfigError, in_one_line
 from llmexp.frame.made import check_pandas
 from llmexp.launch.forked import close_server
 from llmexp.record.plan import RunPlan
 from llmexp.record.reading import plain
+from llmexp.report.failure_words import read_failures
 from llmexp.report.training_budget import read_training_budget
 from llmexp.sweep.cost import Cost, costs_of
 from llmexp.sweep.measuring import folder_of
@@ -45,15 +48,23 @@ _WARNING = "llmexp: "
 _LOGGER.addHandler(logging.NullHandler())  # silent, unless the program asks for logs
 
 
-def plan(*words: str, config_dir: Place | None = None) -> list[PlannedRun]:
+def plan(
+    *words: str, training: str | None = None, failures: str | None = None, config_dir: Place | None = None
+) -> list[PlannedRun]:
     """Plan the runs that the words of a command line say, and start none: plan("model=7b", "method=R,R+Z3").
 
     Each run says whether it fits, its expected speed and cost, with units in the names, and holds its whole plan. It
-    needs no torch and no GPU. `config_dir` is a folder with groups and options of your own. Nothing is printed: notices
-    go to the logger `llmexp`. Raises ConfigError, of one line, for words that cannot be.
+    needs no torch and no GPU. `failures` is what `llmexp plan --failures` takes, and `training` the whole training that
+    they fall on, as `--for` has it: "tokens=15e12". `config_dir` is a folder with groups and options of your own.
+    Nothing is printed: notices go to the logger `llmexp`. Raises ConfigError, of one line, for words that cannot be.
     """
     with _as_library():
-        return [planned_run(cost) for cost in planned(_arguments(words, config_dir)).costs]
+        budget = None if training is None else read_training_budget(training)
+        assumed = None if failures is None else read_failures(failures)
+        found = planned(_arguments(words, config_dir))
+        if budget:
+            check_budget(found.plans, budget)
+        return [planned_run(cost, failures_of(cost, budget, assumed)) for cost in found.costs]
 
 
 def advise(

@@ -7,6 +7,8 @@ import re
 
 import pytest
 
+from llmexp import plan
+from llmexp.errors import ConfigError
 from llmexp.report.failure_words import PUBLISHED_MTBF
 
 LARGE = ("model=70b", "hardware=h100", "hardware.nodes=256", "engine=megatron", "method=F")
@@ -41,6 +43,21 @@ def test_programs_get_the_same_with_units(llmexp):
     shares = [found[name] for name in ("useful_share", "checkpoint_share", "lost_share", "restart_share")]
     assert sum(shares) == pytest.approx(1.0)
     assert found["failures"] == pytest.approx(found["time_s"] / found["mtbf_s"], rel=0.1)
+
+
+def test_python_gets_the_same(llmexp):
+    words = ("model=7b", "hardware=a800", "method=F+Z3")
+    answer = json.loads(told(llmexp, *words, *TRAINING, "--failures", ASSUMED, "--json"))
+    (found,) = plan(*words, training=TRAINING[1], failures=ASSUMED)
+    assert found.failures is not None
+    assert found.failures.model_dump(mode="json") == answer["failures"]
+    assert plan(*words)[0].failures is None
+    with pytest.raises(ConfigError, match="--failures: says nothing without a training"):
+        plan(*words, failures=ASSUMED)
+    with pytest.raises(ConfigError, match="--failures mtbf=3: unknown key 'mtbf'"):
+        plan(*words, training=TRAINING[1], failures="mtbf=3")
+    with pytest.raises(ConfigError, match="tokens=many"):
+        plan(*words, training="tokens=many")
 
 
 def test_without_failures_a_program_gets_null(llmexp):
