@@ -18,16 +18,16 @@ _FORMS = {"nats": ",.4f", "parameters": ",.0f", "steps": ",.0f", "tokens": ",.0f
 def own_words(rows: Sequence[Row]) -> list[str]:
     """Return for each run the words of its command that some other runs lack.
 
-    The name fields and the program are left out, because they have columns of their own.
+    The name fields, the program and the group of an equal name are left out, as they have columns of their own.
     """
-    named = ((row.words, _named_elsewhere(row)) for row in rows)
-    words = [[word for word in typed if not word.lstrip("+").startswith(elsewhere)] for typed, elsewhere in named]
+    words = [[word for word in row.words if not _named_elsewhere(row, word.lstrip("+"))] for row in rows]
     shared = set(words[0]).intersection(*words) if words else set()
     return [" ".join(word for word in own if word not in shared) for own in words]
 
 
-def _named_elsewhere(row: Row) -> tuple[str, ...]:
-    return (*_NAMED_ELSEWHERE, *(f"{name}=" for name in row.plan.name_fields))
+def _named_elsewhere(row: Row, word: str) -> bool:
+    elsewhere = (*_NAMED_ELSEWHERE, *(f"{name}=" for name in row.plan.name_fields))
+    return word.startswith(elsewhere) or word in {f"{name}={value}" for name, value in row.comparison_key.items()}
 
 
 def rate_cell(row: Row, numbers: Mapping[str, int]) -> str:

@@ -73,6 +73,16 @@ def test_what_was_typed_for_a_row_alone_does_not_repeat_its_program(run):
     assert [words.strip() for words in asked] == ["", "seed=1", ""]
 
 
+def test_a_group_that_has_a_column_is_not_repeated_in_the_words(run):
+    folders = [run("--lr 1"), run("--lr 1", seed=1)]
+    for folder, word in zip(folders, ("precision={}", "seed=1"), strict=True):
+        plan = TrainingPlan.read(folder.plan_path)
+        typed = ["engine=script", word.format(plan.comparison_key["precision"])]
+        folder.write(folder.plan_path, plan.model_copy(update={"overrides": typed}))
+    section = build_report(folders).sections[0]
+    assert [section.own_words[row.id] for row in section.rows] == ["", "seed=1"]
+
+
 def test_training_on_two_programs_is_compared_under_their_short_names(run):
     (line,) = fairness(build_report([run(LONG.format("a"), speed=100.0), run(LONG.format("b"), speed=50.0)]).rows)
     assert "up to 50.00% apart on script train.py --data_dir=/a/f…me/of/somebody/a and script" in line
