@@ -92,7 +92,7 @@ class DeepSpeedTraining:
         ran: WhatRan = {
             "attention_implementation": self.module.config._attn_implementation,
             "model_class": assembly.class_name(self.module),
-            "optimizer_class": assembly.class_name(self.engine.basic_optimizer),
+            **assembly.updated_by(self.engine.basic_optimizer),
             "engine_optimizer_class": assembly.class_name(self.engine.optimizer),
             "backend": torch.distributed.get_backend(),
             "reduced_in": str(torch.float32 if in_fp32 else self.engine.communication_data_type),
@@ -132,7 +132,7 @@ class DeepSpeedTraining:
         return (
             None
             if "optimizer" in self._plan.engine_config
-            else assembly.optimizer(self._plan, assembly.trained(self.module))
+            else assembly.optimizer(self._plan, assembly.trained_groups(self._plan, self.module))
         )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
+from typing import cast
 
 import torch
 from torch import nn
@@ -11,6 +13,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from llmexp.launchers.attention.choice import ULYSSES, implementation
 from llmexp.launchers.models import building, targets
 from llmexp.launchers.models.compiled import compile_regions
+from llmexp.launchers.models.matrix_optimizer import Groups, MatricesAndRest, matrices_and_rest
 from llmexp.launchers.models.weights import weights_of
 from llmexp.measure.dtypes import torch_dtype
 from llmexp.method import Method
@@ -98,17 +101,37 @@ def trained(module: nn.Module) -> list[nn.Parameter]:
     return [parameter for parameter in module.parameters() if parameter.requires_grad]
 
 
-def optimizer(plan: TrainingPlan, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    """Build torch's fused AdamW, or the class that optimizer.target names.
+def trained_groups(plan: TrainingPlan, module: nn.Module) -> list[nn.Parameter] | Groups:
+    """Return the parameters that an optimizer gets, in two groups where the first class takes matrices alone."""
+    chosen = plan.config.optimizer
+    return trained(module) if chosen.rest is None else matrices_and_rest(module, chosen.name)
+
+
+def optimizer(plan: TrainingPlan, parameters: Iterable[nn.Parameter] | Groups) -> torch.optim.Optimizer:
+    """Build torch's fused AdamW, or the class that optimizer.target names, beside AdamW where it takes matrices alone.
 
     A class that updates in backward takes a model, so it gets a module of the trained parameters alone.
     """
     chosen = plan.config.optimizer
-    if isinstance(chosen, TargetOptimizer):
-        taken = nn.ParameterList(parameters) if chosen.fused_backward else parameters
-        made: torch.optim.Optimizer = targets.load("optimizer.target", chosen.target)(taken, **chosen.arguments)
-        return made
-    return torch.optim.AdamW(parameters, **chosen.arguments, fused=True)
+    if not isinstance(chosen, TargetOptimizer):
+        return torch.optim.AdamW(parameters, **chosen.arguments, fused=True)
+    make = partial(targets.load("optimizer.target", chosen.target), **chosen.arguments)
+    if chosen.rest is not None:
+        rest = partial(torch.optim.AdamW, **({"lr": chosen.lr} | chosen.rest), fused=True)
+        return MatricesAndRest(cast(Groups, parameters), make, rest)
+    made: torch.optim.Optimizer = make(nn.ParameterList(parameters) if chosen.fused_backward else parameters)
+    return made
+
+
+def updated_by(optimizer: torch.optim.Optimizer) -> WhatRan:
+    """Say, for what_ran, which classes update parameters, and of two how many parameters each has updated."""
+    if not isinstance(optimizer, MatricesAndRest):
+        return {"optimizer_class": class_name(optimizer)}
+    names = [class_name(part) for part in optimizer.parts]
+    return {
+        "optimizer_class": ", ".join(names),
+        "optimizer_parameters": dict(zip(names, optimizer.updated(), strict=True)),
+    }
 
 
 def experts_that_ran(config: PreTrainedConfig) -> WhatRan:

@@ -48,7 +48,7 @@ class FullySharded:
         self._fill(device, source)
         assembly.compile_atom(self.module, assembly.method_of(plan))
         self.model = self.module
-        self.optimizer = assembly.optimizer(plan, assembly.trained(self.module))
+        self.optimizer = assembly.optimizer(plan, assembly.trained_groups(plan, self.module))
 
     def begin_pass(self, *, last: bool) -> None:
         """Keep parameters that stay gathered after forward until the pass that completes a step.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import torch
@@ -37,7 +38,7 @@ class Replicated:
         self.model = self._wrapped(device)
         if plan.config.optimizer.fused_backward and plan.dims.dp > 1:
             _average_in_backward(assembly.trained(self.module))
-        self.optimizer = optimizer(plan, assembly.trained(self.module))
+        self.optimizer = optimizer(plan, assembly.trained_groups(plan, self.module))
         if self._accumulation:
             self.optimizer.register_step_pre_hook(self._accumulation.end_step)
 
@@ -81,7 +82,9 @@ class Replicated:
 
 
 def optimizer(
-    plan: TrainingPlan, parameters: list[nn.Parameter], replicas: distributed.ProcessGroup | None = None
+    plan: TrainingPlan,
+    parameters: list[nn.Parameter] | list[dict[str, Any]],
+    replicas: distributed.ProcessGroup | None = None,
 ) -> torch.optim.Optimizer:
     """Build the optimizer of whole parameters; with Z1 its states are divided over `replicas`.
 
@@ -95,7 +98,7 @@ def optimizer(
     return ZeroRedundancyOptimizer(parameters, make, process_group=replicas, **options)  # type: ignore[arg-type]
 
 
-def _local(plan: TrainingPlan, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+def _local(plan: TrainingPlan, parameters: list[nn.Parameter] | list[dict[str, Any]]) -> torch.optim.Optimizer:
     precision = plan.config.precision
     if precision.master == precision.parameters:
         return assembly.optimizer(plan, parameters)
@@ -127,14 +130,13 @@ class _MasterCopy(torch.optim.Optimizer):
         self,
         parameters: Iterable[nn.Parameter] | list[dict[str, Any]],
         dtype: torch.dtype,
-        make: Callable[[list[nn.Parameter]], torch.optim.Optimizer],
+        make: Callable[[list[dict[str, Any]]], torch.optim.Optimizer],
     ) -> None:
         super().__init__(parameters, {})
-        self._parameters: list[nn.Parameter] = [
-            parameter for group in self.param_groups for parameter in group["params"]
-        ]
-        self._copies = [nn.Parameter(parameter.detach().to(dtype)) for parameter in self._parameters]
-        self.inner = make(self._copies)
+        groups: list[list[nn.Parameter]] = [group["params"] for group in self.param_groups]
+        copies = [[nn.Parameter(parameter.detach().to(dtype)) for parameter in group] for group in groups]
+        self._parameters, self._copies = list(chain(*groups)), list(chain(*copies))
+        self.inner = make([{"params": group} for group in copies])
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]

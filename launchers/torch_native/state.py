@@ -78,13 +78,22 @@ class TorchState:
             "attention_implementation": self.layout.config._attn_implementation,
             "model_class": self.layout.model_class,
             "wrapper_class": self.layout.wrapper_class,
-            "optimizer_class": assembly.class_name(self._base_optimizer),
+            **self._updated_by(),
             "engine_optimizer_class": assembly.class_name(self.layout.optimizer),
             "backend": distributed.get_backend(),
             "reduced_in": str(self.layout.reduced_in),
             "zero_stage": self._zero_stage,
         }
         return ran | assembly.experts_that_ran(self.layout.config)
+
+    def _updated_by(self) -> WhatRan:
+        """Return what the rank's optimizer says, with Z1 for all ranks, each of which updates parameters of its own."""
+        ran = assembly.updated_by(self._base_optimizer)
+        if self._zero_stage == 1 and "optimizer_parameters" in ran:
+            own = torch.tensor(list(ran["optimizer_parameters"].values()), device=next(self.module.parameters()).device)
+            distributed.all_reduce(own)
+            ran["optimizer_parameters"] = dict(zip(ran["optimizer_parameters"], own.tolist(), strict=True))
+        return ran
 
     @property
     def _base_optimizer(self) -> torch.optim.Optimizer:

@@ -36,6 +36,8 @@ class WhatRan(TypedDict, total=False):
     wrapper_class: str | None
     optimizer_class: str
     """The class that updates parameters, beneath the engine's own."""
+    optimizer_parameters: dict[str, int]
+    """The parameters that each of two classes has updated, over all ranks."""
     engine_optimizer_class: str
     schedule: str
     """The schedule of the pipeline's passes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from llmexp.inputs.shape import shape_of
 from llmexp.method import Techniques
 from llmexp.training.config import TrainingConfig
 from llmexp.training.plan.dims import ParallelDims
@@ -27,12 +28,17 @@ def partition_limit(config: TrainingConfig, techniques: Techniques) -> str | Non
         return (
             f"optimizer={chosen.name} updates in backward, which engine=deepspeed orders differently: set engine=torch"
         )
+    if chosen.rest is not None and techniques.zero_stage:
+        return (
+            f"Z{techniques.zero_stage}: optimizer={chosen.name} updates whole matrices, and DeepSpeed's partitions are "
+            "flat: leave Z out, or set engine=torch with Z1, Z2 or Z3"
+        )
     if chosen.factored and techniques.zero_stage:
         return (
             f"Z{techniques.zero_stage}: optimizer={chosen.name} keeps rows and columns of matrices, "
             "and DeepSpeed's partitions are flat: leave Z out, or set engine=torch with Z1"
         )
-    return None
+    return _matrix_limit(config, techniques)
 
 
 def sharding_limit(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
@@ -48,7 +54,26 @@ def sharding_limit(config: TrainingConfig, techniques: Techniques, dims: Paralle
             f"Z{techniques.zero_stage}: optimizer={chosen.name} needs means over rows and columns, which FSDP2's "
             "ranks hold in parts: take Z1"
         )
-    return _unfused(config, techniques, dims) if chosen.fused_backward else None
+    if chosen.rest is not None and dims.pp > 1:
+        return f"optimizer={chosen.name} has not been tried on the stages of a pipeline: set parallelism.pp=1"
+    return _matrix_limit(config, techniques) or (_unfused(config, techniques, dims) if chosen.fused_backward else None)
+
+
+def _matrix_limit(config: TrainingConfig, techniques: Techniques) -> str | None:
+    """Say why an optimizer of the layers' matrices cannot be used: offload, or too few matrices that train."""
+    name, model, shape = config.optimizer.name, config.model, shape_of(config.model)
+    if config.optimizer.rest is None:
+        return None
+    frozen = "P" * (techniques.adapter == "prompt") or "Q" * bool(techniques.quantization and not techniques.adapter)
+    why = {
+        "O: the products of its update would run on the host: leave O out": techniques.offload_optimizer,
+        f"{frozen} trains no matrix of a decoder layer: set optimizer=adamw": bool(frozen),
+        f"it takes no stacks of matrices, which the experts of model={model.name} are: set optimizer=adamw": (
+            shape is not None and shape.num_experts
+        ),
+    }
+    reason = next((reason for reason, holds in why.items() if holds), None)
+    return f"optimizer={name}: {reason}" if reason else None
 
 
 def _unfused(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:

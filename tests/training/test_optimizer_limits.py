@@ -30,6 +30,12 @@ def skip_of(words: list[str]) -> str | None:
             "set parallelism.pp=1",
         ),
         (["engine=torch", "optimizer=adalomo", "precision=fp32", "model=tiny-moe"], "stacks of them"),
+        (["engine=deepspeed", "optimizer=muon", "method=Z1"], "or set engine=torch with Z1, Z2 or Z3"),
+        (["engine=torch", "optimizer=muon", "method=Z3+O"], "leave O out"),
+        (["engine=torch", "optimizer=muon", "parallelism.pp=2", "batch.accumulation=2"], "set parallelism.pp=1"),
+        (["engine=torch", "optimizer=muon", "model=tiny-moe"], "stacks of matrices"),
+        (["engine=torch", "optimizer=muon", "task=finetune", "method=P"], "P trains no matrix"),
+        (["engine=megatron", "optimizer=muon", "precision=fp32"], "its optimizer is AdamW"),
         (["engine=megatron", "optimizer=sgd", "precision=fp32"], "its optimizer is AdamW"),
     ],
 )
@@ -45,6 +51,8 @@ def test_the_reason_says_what_would_do(words: list[str], reason: str) -> None:
         ["engine=torch", "optimizer=adafactor", "method=Z1"],
         ["engine=torch", "optimizer=lion", "precision=bf16_pure", "precision.moments=fp32"],
         ["engine=torch", "optimizer=sgd", "method=Z3"],
+        ["engine=torch", "optimizer=muon", "method=Z3"],
+        ["engine=deepspeed", "optimizer=muon", "task=finetune", "method=L"],
         ["engine=torch", "optimizer=lomo", "precision=bf16_pure"],
     ],
 )

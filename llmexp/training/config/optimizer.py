@@ -28,6 +28,7 @@ class AdamW(_Optimizer):
     package: ClassVar[str] = ""
     moments: ClassVar[int] = 2
     moment_dtype: ClassVar[None] = None
+    rest: ClassVar[None] = None
     factored: ClassVar[bool] = False
     fused_backward: ClassVar[bool] = False
 
@@ -63,6 +64,13 @@ class TargetOptimizer(_Optimizer):
     moment_dtype: MomentDtype | None = Field(
         None,
         description="of the target's moments; int8: in blocks of 256 with an fp32 scale each; None: precision.moments",
+    )
+    rest: dict[str, Any] | None = Field(
+        None,
+        description=(
+            "the target takes the matrices of decoder layers alone, and these are the keyword arguments of AdamW for "
+            "all other parameters; None: it takes all"
+        ),
     )
     factored: bool = Field(
         False, description="the target keeps one vector for the rows and one for the columns of a matrix's moment"

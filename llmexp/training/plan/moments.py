@@ -5,7 +5,7 @@ from __future__ import annotations
 from llmexp.dtypes import bytes_of_moment
 from llmexp.inputs.shape import ModelShape, shape_of
 from llmexp.method import Techniques
-from llmexp.training.config import TrainingConfig
+from llmexp.training.config import AdamW, TrainingConfig
 from llmexp.training.plan.share import shares_of
 from llmexp.training.plan.trained import Trained
 
@@ -16,9 +16,10 @@ def moment_bytes(config: TrainingConfig, techniques: Techniques) -> float | None
     The copy of the parameters that some engines update is not counted.
     """
     chosen = config.optimizer
-    if chosen.moments is None:
+    moments = chosen.moments if chosen.rest is None else _mean_of_two(config, techniques)
+    if moments is None:
         return None
-    size: float = chosen.moments * bytes_of_moment(chosen.moment_dtype or config.precision.moments)
+    size: float = moments * bytes_of_moment(chosen.moment_dtype or config.precision.moments)
     for share in shares_of(techniques):
         size = share.moments(size)
     if not chosen.factored:
@@ -30,6 +31,16 @@ def moment_bytes(config: TrainingConfig, techniques: Techniques) -> float | None
         if shape is None or elements is None
         else size * elements / Trained.of(shape, techniques, config.adapter).trainable
     )
+
+
+def _mean_of_two(config: TrainingConfig, techniques: Techniques) -> float | None:
+    """Return the moments of a trained parameter where matrices of layers have one optimizer and the rest has AdamW."""
+    shape, of_matrix = shape_of(config.model), config.optimizer.moments
+    if shape is None or of_matrix is None:
+        return None
+    trainable = Trained.of(shape, techniques, config.adapter).trainable
+    matrices = trainable if techniques.adapter else shape.linear_parameters
+    return (of_matrix * matrices + AdamW.moments * (trainable - matrices)) / trainable
 
 
 def factored_elements(shape: ModelShape, config: TrainingConfig, techniques: Techniques) -> int | None:

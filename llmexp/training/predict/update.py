@@ -20,6 +20,8 @@ def unknown_update(plan: TrainingPlan) -> str:
         return ""
     if optimizer.fused_backward:
         return f"optimizer={optimizer.name} updates within backward, which is not predicted"
+    if optimizer.rest is not None:
+        return f"the products of matrices in the update of optimizer={optimizer.name} are not predicted"
     known = optimizer.target.startswith(_ELEMENTWISE) and optimizer.moments is not None
     return "" if known else f"what optimizer={optimizer.name} reads and writes is not known"
 

@@ -5,6 +5,8 @@ import pytest
 SIZE = 6_738_415_616
 # Rows and columns of 7B: 32 layers of four 4096 x 4096 and three 4096 x 11008 matrices, two 32000 x 4096,
 # and 65 gains of 4096.
+# Embedding, LM head and gains, which AdamW updates with two moments beside Muon's one.
+OUTSIDE = 2 * 32000 * 4096 + 65 * 4096
 FACTORED = 32 * (4 * 2 * 4096 + 3 * (4096 + 11008)) + 2 * (32000 + 4096) + 65 * 4096
 
 
@@ -16,6 +18,8 @@ FACTORED = 32 * (4 * 2 * 4096 + 3 * (4096 + 11008)) + 2 * (32000 + 4096) + 65 * 
         (["optimizer=adamw8bit"], 2 * (1 + 4 / 256)),
         (["optimizer=lion"], 4),
         (["optimizer=lion8bit"], 1 + 4 / 256),
+        (["optimizer=muon"], 4 * (1 + OUTSIDE / SIZE)),
+        (["optimizer=muon", "precision=bf16_pure"], 2 * (1 + OUTSIDE / SIZE)),
         (["optimizer=sgd"], 0),
         (["optimizer=sgd", "optimizer.options.momentum=0.9", "optimizer.moments=1"], 4),
         (["optimizer=adafactor"], 4 * FACTORED / SIZE),
@@ -42,6 +46,10 @@ def test_an_optimizer_that_tells_nothing_has_no_estimate(plan):
 def test_rows_and_columns_of_an_adapter(words, elements, plan):
     made = plan("task=finetune", "model=7b", "optimizer=adafactor", *words)
     assert made.optimizer_state_bytes_per_parameter == pytest.approx(4 * elements / made.trainable_parameters, rel=1e-9)
+
+
+def test_all_matrices_of_an_adapter_have_one_moment(plan):
+    assert plan("task=finetune", "model=7b", "optimizer=muon", "method=L").optimizer_state_bytes_per_parameter == 4
 
 
 def test_what_is_taken_up_in_backward_is_not_held(plan):

@@ -146,6 +146,7 @@ def test_hardware_without_runs_of_its_own_has_a_wider_interval() -> None:
             ("optimizer=sgd", "optimizer.target=torch.optim.LBFGS"),
             "what optimizer=sgd reads and writes is not known",
         ),
+        (("optimizer=muon",), "the products of matrices in the update of optimizer=muon are not predicted"),
         (("data.seq_len_schedule=[64,128,256]",), "data.seq_len_schedule is not predicted"),
         (
             ("hardware=cpu", "sweep.outputs=nowhere"),
