@@ -44,7 +44,7 @@ class DeepSpeedEngine(TrainingEngine):
     degrees = ("dp", "cp")
     launchers = ("spawn", "torchrun", "deepspeed", "fork")
     cp_chunks: ClassVar[Mapping[CpKind, int]] = {"ulysses": 1}
-    keeps_weights = builds_transformers = grows_sequences = traces_memory = True
+    keeps_weights = builds_transformers = grows_sequences = traces_memory = sets_updates = True
     offloads_activations_with = 2
     modules = ("torch", "deepspeed", "transformers", "accelerate")
     distributions = (
@@ -120,7 +120,7 @@ class DeepSpeedEngine(TrainingEngine):
             "gradient_accumulation_steps": config.batch.accumulation,
             "steps_per_print": NEVER,
             # The default clips to a norm of 1 (0.19), which no other engine does by default.
-            "gradient_clipping": 0.0,
+            "gradient_clipping": config.optimizer.clip_norm or 0.0,
             # Without a bf16 section DeepSpeed would reduce bf16 gradients as fp32: twice the bytes.
             "communication_data_type": config.precision.gradients,
             # This timer waits for the device twice a step, for a report that is never printed.

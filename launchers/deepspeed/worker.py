@@ -7,10 +7,13 @@ if __name__ == "__main__":
 
     begin_imports()
 
+from typing import Any
+
 import deepspeed
 import torch
 from accelerate import init_empty_weights
 from deepspeed.runtime.fp16.unfused_optimizer import FP16_UnfusedOptimizer
+from deepspeed.runtime.utils import clip_grad_norm_
 from deepspeed.utils import set_z3_leaf_modules
 from torch import nn
 from transformers import PreTrainedModel
@@ -52,6 +55,8 @@ class DeepSpeedTraining:
         if plan.dims.world_size == 1 and self._techniques.zero_stage == 0:
             # A single rank has nobody to average with, yet every gradient would be copied into buckets and back.
             self.engine.enable_backward_allreduce = False
+        self._clipped_norm: torch.Tensor | float | None = None
+        self.engine.clip_fp32_gradients = self._clip
         buffers.restore(device)
         if isinstance(self.engine.optimizer, FP16_UnfusedOptimizer):
             undo_first_step(self.engine.optimizer)
@@ -79,7 +84,24 @@ class DeepSpeedTraining:
 
     def gradient_norm(self) -> float | None:
         """Return the norm of the first step's gradient; None where the optimizer does not tell it."""
+        if self._plan.config.optimizer.clip_norm:
+            return float(self.norm_of_step() or 0.0)
         return first_gradient_norm(self.engine.basic_optimizer, self.trainable_parameters)
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """Return the groups of the optimizer inside DeepSpeed's."""
+        return list(self.engine.basic_optimizer.param_groups)
+
+    def norm_of_step(self) -> torch.Tensor | float | None:
+        """Return the norm that ZeRO and DeepSpeed's wrappers compute in every step, or else clipping; None without."""
+        norm: torch.Tensor | float | None = self.engine.get_global_grad_norm()
+        return self._clipped_norm if norm is None else norm
+
+    def _clip(self) -> None:
+        """Clip as DeepSpeed does without ZeRO and wrappers, whose own method drops the norm (0.19.8)."""
+        self._clipped_norm = clip_grad_norm_(
+            self.module.parameters(), max_norm=self.engine.gradient_clipping(), mpu=self.engine.mpu
+        )
 
     def offloaded(self) -> frozenset[str]:
         """Return the kinds of state that DeepSpeed keeps on the host."""

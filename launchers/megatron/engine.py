@@ -41,6 +41,7 @@ class MegatronEngine(TrainingEngine):
     degrees = ("dp", "tp", "pp", "cp", "ep")
     cuts = ("ends_as_layers", "etp")
     cp_chunks: ClassVar[Mapping[CpKind, int]] = {"ring": 2, "ulysses": 2}
+    sets_updates = True
     launchers = ("spawn", "torchrun", "fork")
     modules = ("torch", "megatron.core")
     extras = "train,megatron"
@@ -224,7 +225,7 @@ def _optimizer(config: TrainingConfig) -> dict[str, Any]:
         "optimizer": "adam",
         "lr": chosen.lr,
         **constants,
-        "clip_grad": 0.0,
+        "clip_grad": chosen.clip_norm or 0.0,
         # For Megatron "bf16" means bf16 parameters beside an fp32 copy; without it the parameters are updated in place.
         "bf16": config.precision.master != config.precision.parameters,
     }

@@ -76,6 +76,14 @@ class MegatronTraining:
         """Return the norm of the last step's gradient."""
         return float(self._gradient_norm)
 
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """Return the groups of the optimizers inside Megatron's."""
+        return [group for inner in torch_optimizers(self.optimizer) for group in inner.param_groups]
+
+    def norm_of_step(self) -> float:
+        """Return the norm, which Megatron computes in every step."""
+        return float(self._gradient_norm)
+
     def offloaded(self) -> frozenset[str]:
         """Return no kinds: Megatron's own offload is not used."""
         return frozenset()

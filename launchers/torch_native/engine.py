@@ -31,7 +31,7 @@ class TorchEngine(TrainingEngine):
 
     name = "torch"
     degrees = ("dp", "pp")
-    keeps_weights = builds_transformers = grows_sequences = traces_memory = fuses_accumulation = True
+    keeps_weights = builds_transformers = grows_sequences = traces_memory = fuses_accumulation = sets_updates = True
     offloads_activations_with = 1
     modules = ("torch", "transformers", "accelerate")
     distributions = (

@@ -59,6 +59,11 @@ class FullySharded:
             self.module.set_reshard_after_backward(last)
 
     @property
+    def holders(self) -> distributed.ProcessGroup | None:
+        """Return all ranks, each of which holds a part of every parameter."""
+        return distributed.group.WORLD
+
+    @property
     def config(self) -> PreTrainedConfig:
         """Return the whole model's configuration."""
         return self.module.config

@@ -44,6 +44,11 @@ class Pipelined:
         self.schedule = self._schedule()
 
     @property
+    def holders(self) -> distributed.ProcessGroup:
+        """Return the ranks of one pipeline, each of which holds parameters of its own."""
+        return self.ranks
+
+    @property
     def config(self) -> PreTrainedConfig:
         """Return the whole model's configuration."""
         return self.stages[0].model.config
@@ -129,8 +134,7 @@ class PipelinedTraining(TorchState):
         """Run one step: the schedule, then the update."""
         losses = self.layout.backward(passes)
         mark("forward_backward")
-        self.layout.optimizer.step()
-        self.layout.optimizer.zero_grad()
+        self.update()
         mark("optimizer")
         return list(losses)
 

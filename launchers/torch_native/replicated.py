@@ -55,6 +55,11 @@ class Replicated:
         return {"accumulated_products": self._accumulation.products} if self._accumulation else {}
 
     @property
+    def holders(self) -> None:
+        """Return None: each rank holds all parameters and their averaged gradients."""
+        return None
+
+    @property
     def config(self) -> PreTrainedConfig:
         """Return the whole model's configuration."""
         return self.module.config

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import distributed, nn
@@ -12,6 +12,7 @@ from transformers import PreTrainedConfig
 
 from llmexp.launchers.models import assembly
 from llmexp.launchers.models.quantize import quantized_tensors
+from llmexp.launchers.training.clipping import clip
 from llmexp.launchers.training.optimizer_state import first_gradient_norm, local, moments, not_of
 from llmexp.record.what_ran import WhatRan
 from llmexp.training.plan.training_plan import TrainingPlan
@@ -24,6 +25,10 @@ class Layout(Protocol):
     model_class: str
     optimizer: torch.optim.Optimizer
     offloads: bool
+
+    @property
+    def holders(self) -> distributed.ProcessGroup | None:
+        """The ranks that hold different parameters, or parts of them; None where each rank holds all."""
 
     @property
     def config(self) -> PreTrainedConfig:
@@ -44,6 +49,8 @@ class TorchState:
     def __init__(self, plan: TrainingPlan, layout: Layout) -> None:
         self.layout = layout
         self._zero_stage = assembly.method_of(plan).techniques.zero_stage
+        self._clip_norm = plan.config.optimizer.clip_norm
+        self._norm: torch.Tensor | None = None
         self.module = layout.module
         self.vocab_size = int(layout.config.vocab_size)
         self.trainable_parameters = sum(parameter.numel() for parameter in assembly.trained(self.module))
@@ -66,7 +73,27 @@ class TorchState:
 
     def gradient_norm(self) -> float | None:
         """Return the norm of the first step's gradient; None where the optimizer does not tell it."""
+        if self._norm is not None:
+            return float(self._norm)
         return first_gradient_norm(self._base_optimizer, self.trainable_parameters)
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """Return the groups with a learning rate; ZeroRedundancyOptimizer copies its own to those that it shares."""
+        holders = (self._base_optimizer, self.layout.optimizer)
+        return [group for holder in holders for group in holder.param_groups if "lr" in group]
+
+    def norm_of_step(self) -> torch.Tensor | None:
+        """Return the norm of the last step's gradient, which clipping computes; None without it."""
+        return self._norm
+
+    def update(self) -> None:
+        """Clip the gradients where the plan says so, update the parameters and drop the gradients."""
+        optimizer = self.layout.optimizer
+        if self._clip_norm is not None:
+            held = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+            self._norm = clip(held, self._clip_norm, self.layout.holders)
+        optimizer.step()
+        optimizer.zero_grad()
 
     def offloaded(self) -> frozenset[str]:
         """Return the kinds of state that the layout keeps on the host."""

@@ -54,8 +54,7 @@ class TorchTraining(TorchState):
     def step(self) -> None:
         """Update the parameters where the accumulation is complete."""
         if self._completes:
-            self.layout.optimizer.step()
-            self.layout.optimizer.zero_grad()
+            self.update()
 
     def what_ran(self) -> WhatRan:
         """Return what any layout says, how many bytes went to the host, and how many products added to gradients."""
@@ -70,13 +69,10 @@ class TorchTraining(TorchState):
 class FusedBackwardTraining(TorchTraining):
     """Training with an optimizer that updates in backward and has nothing to do after it."""
 
-    def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
-        super().__init__(plan, device)
-        self._lr = plan.config.optimizer.lr
-
     def backward(self, loss: torch.Tensor) -> None:
         """Compute the gradients of the pass; each is averaged over ranks and used as soon as it exists."""
-        self.layout.optimizer.fused_backward(loss, self._lr)  # type: ignore[attr-defined]
+        (rate,) = {group["lr"] for group in self.layout.optimizer.param_groups}
+        self.layout.optimizer.fused_backward(loss, rate)  # type: ignore[attr-defined]
 
     def step(self) -> None:
         """Do nothing: backward has updated the parameters."""

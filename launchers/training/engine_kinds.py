@@ -5,7 +5,7 @@ A step is called pass by pass or as a whole.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -40,6 +40,17 @@ class Built(Protocol):
 
     def what_ran(self) -> WhatRan:
         """Return the optimizer class, the backend and similar facts."""
+
+
+@runtime_checkable
+class TellsUpdates(Protocol):
+    """An engine whose learning rates can be set from step to step, and that tells the norms of its gradients."""
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """Return the groups that hold a learning rate, first those of the optimizer that updates parameters."""
+
+    def norm_of_step(self) -> torch.Tensor | float | None:
+        """Return the norm of the whole model's gradient in the last step, before clipping; None if not computed."""
 
 
 class SteppingEngine(Built, Trainable, Protocol):

@@ -19,6 +19,7 @@ from llmexp.launchers.rank.frame import Rank, device_of, gpu_uuid, lift_memory_l
 from llmexp.launchers.rank.versions import rank_environment
 from llmexp.launchers.training.engine_kinds import RankEngine
 from llmexp.launchers.training.frame import train
+from llmexp.launchers.training.learning_rates import updates_of
 from llmexp.launchers.training.module_ranges import ranges_of, step_with_ranges
 from llmexp.launchers.training.state_watch import watch_over
 from llmexp.launchers.training.stopping import run_window
@@ -66,7 +67,7 @@ def measure_training(plan: TrainingPlan, rank: Rank, engine: RankEngine, device:
     watch, peaks = watch_over(engine, device), memory.Peaks(device)
     with rank.samples_path.open("a") as file:
         loop = StepLoop(watch, clock_for(device), file, memory.current_bytes(device))
-        loop.phases, loop.digests = protocol.phases, True
+        loop.phases, loop.digests, loop.updates = protocol.phases, True, updates_of(plan, engine)
         loop.run(batches, range(1), warmup=True)
         time_to_first_step_s, gradient_norm = rank.seconds_since_start(), engine.gradient_norm()
         loop.trainable = engine

@@ -62,6 +62,19 @@ def train_step(
     return losses
 
 
+class Updates(Protocol):
+    """What sets the learning rate of each step, and tells what its update went by."""
+
+    def begin(self) -> None:
+        """Set the rate of the next step."""
+
+    def rate(self) -> float:
+        """Return the rate that the optimizer has."""
+
+    def gradient_norm(self) -> torch.Tensor | float | None:
+        """Return the norm of the last step's gradient before clipping, or None."""
+
+
 TakeStep = Callable[[Trainable | Scheduled, Sequence[MicroBatch], Callable[[str], None]], Sequence[torch.Tensor]]
 
 
@@ -74,6 +87,8 @@ class _Pending:
     batches: Sequence[MicroBatch]
     loss: torch.Tensor
     sequences: torch.Tensor | None
+    lr: float | None
+    gradient_norm: torch.Tensor | float | None
     marks: Sequence[tuple[str, Mark]]
     memory_bytes: int
 
@@ -92,6 +107,7 @@ class StepLoop:
         self.phases = True
         self.digests = False
         self.take_step: TakeStep = train_step
+        self.updates: Updates | None = None
         self.at_phase_end: Callable[[str], None] | None = None
 
     def run(self, batches: Iterator[Sequence[MicroBatch]], steps: range, warmup: bool) -> float:
@@ -110,11 +126,16 @@ class StepLoop:
     def _step(self, step: int, warmup: bool, passes: Sequence[MicroBatch]) -> _Pending:
         # Never inside a measured step, and not between the steps of the window either.
         sequences = digest_of(passes).to("cpu", non_blocking=True) if self.digests and warmup else None
+        if self.updates:
+            self.updates.begin()
         marks = [("start", self._clock.mark())]
         losses = self.take_step(self.trainable, passes, lambda phase: self._mark(marks, phase))
         mean_loss = torch.stack(list(losses)).mean().to("cpu", non_blocking=True)
+        lr, norm = (self.updates.rate(), self.updates.gradient_norm()) if self.updates else (None, None)
+        if torch.is_tensor(norm):
+            norm = norm.detach().to("cpu", non_blocking=True)
         marks.append(("end", self._clock.mark()))
-        return _Pending(step, warmup, passes, mean_loss, sequences, marks, self._memory_bytes())
+        return _Pending(step, warmup, passes, mean_loss, sequences, lr, norm, marks, self._memory_bytes())
 
     def _mark(self, marks: list[tuple[str, Mark]], phase: str) -> None:
         if self.phases:
@@ -144,6 +165,8 @@ class StepLoop:
             bounded_squares=sum(batch.bounded_squares for batch in done.batches),
             loss=float(done.loss),
             sequences=None if done.sequences is None else digest_text(int(done.sequences)),
+            lr=done.lr,
+            gradient_norm=None if done.gradient_norm is None else float(done.gradient_norm),
             at_s=unix_s(done.marks[-1][1], self._of_day),
             phases_s=dict(phases) or None,
             memory_bytes=done.memory_bytes,

@@ -65,6 +65,11 @@ class StepSample(Sample):
         None, description="the same of what attention is bounded to: records with padding apart, or whole sequences"
     )
     loss: Number
+    lr: float | None = Field(None, description="the learning rate of the update; None where nobody told it")
+    gradient_norm: float | None = Field(
+        None,
+        description="of the whole model, before clipping; None where the step computed none, or none that is finite",
+    )
     sequences: str | None = Field(
         None,
         pattern="^[0-9a-f]{1,16}$",
@@ -81,8 +86,10 @@ class StepSample(Sample):
 
     @property
     def values(self) -> dict[str, float]:
-        """The loss, and the time of each phase."""
-        return {"loss": self.loss} | {f"{phase}_time_s": seconds for phase, seconds in (self.phases_s or {}).items()}
+        """The loss, what the update went by, and the time of each phase."""
+        update = {"lr": self.lr, "gradient_norm": self.gradient_norm}
+        told = {"loss": self.loss} | {name: value for name, value in update.items() if value is not None}
+        return told | {f"{phase}_time_s": seconds for phase, seconds in (self.phases_s or {}).items()}
 
 
 def digest_text(digest: int) -> str:

@@ -58,6 +58,9 @@ class TrainingEngine(Engine[TrainingConfig]):
     grows_sequences: ClassVar[bool] = False
     """Its ranks take sequences of several lengths in one run, as data.seq_len_schedule has them."""
 
+    sets_updates: ClassVar[bool] = False
+    """Its ranks set each step's learning rate and clip gradients, as the keys of the optimizer say."""
+
     offloads_activations_with: ClassVar[int | None] = None
     """The highest ZeRO stage with which memory.activation_offload works; None where it never does."""
 

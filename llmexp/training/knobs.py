@@ -66,6 +66,27 @@ def flash_limit(
     return f"kernels.flash={kernel}: {reason}" if reason else None
 
 
+def update_limit(
+    config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims
+) -> str | None:
+    """Say why learning rates cannot change from step to step, or gradients cannot be clipped."""
+    chosen = config.optimizer
+    asked = {
+        f"optimizer.schedule={chosen.schedule}": chosen.schedule != "constant",
+        f"optimizer.warmup_steps={chosen.warmup_steps}": chosen.warmup_steps,
+        f"optimizer.clip_norm={chosen.clip_norm}": chosen.clip_norm,
+    }
+    key = next((key for key, is_asked in asked.items() if is_asked), "")
+    if key and not engine.sets_updates:
+        return f"{key}: engine={engine.name} sets neither learning rates nor clips gradients: leave it out"
+    if chosen.clip_norm and chosen.fused_backward:
+        return (
+            f"optimizer.clip_norm={chosen.clip_norm}: optimizer={chosen.name} uses each gradient in backward, before "
+            "the norm of all is known: leave it out, or set optimizer=adamw"
+        )
+    return None
+
+
 def window_limit(
     config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims
 ) -> str | None:

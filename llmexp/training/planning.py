@@ -26,6 +26,7 @@ from llmexp.training.knobs import (
     linears_limit,
     schedule_limit,
     tf32_limit,
+    update_limit,
     window_limit,
 )
 from llmexp.training.plan.artifacts import check_keeping
@@ -34,6 +35,7 @@ from llmexp.training.plan.largest_batch import searchable
 from llmexp.training.plan.memory import Storage
 from llmexp.training.plan.model_counts import CountedRun, ModelCounts, counts_of_other, counts_of_shape, uncounted
 from llmexp.training.plan.moments import moment_bytes
+from llmexp.training.plan.rate_schedule import check_schedule
 from llmexp.training.plan.share import shares_of
 from llmexp.training.plan.tokens import with_steps_of_budget
 from llmexp.training.plan.training_plan import AtomChange, TrainingPlan
@@ -49,6 +51,7 @@ def plan_training(config: TrainingConfig) -> TrainingPlan:
     shape = _shape(config, method)
     _check_positions(config)
     _check_targets(config, techniques, shape)
+    check_schedule(config)
     check_keeping(config, techniques, dims, engine_keeps=engine.keeps_weights)
     run = CountedRun(
         config=config,
@@ -104,6 +107,7 @@ def _skip(config: TrainingConfig, engine: TrainingEngine, techniques: Techniques
         fused_accumulation_limit,
         tf32_limit,
         linears_limit,
+        update_limit,
     )
     limits = (limit(config, engine, techniques, dims) for limit in knobs)
     reason = lacks or next(filter(None, limits), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from llmexp.tasks.resolve import resolve
 from llmexp.training.config import TrainingConfig
+from llmexp.training.plan.rate_schedule import has_schedule, scheduled_steps
 from llmexp.training.plan.training_plan import TrainingPlan
 
 # The second repeat starts as all later ones do: from a warm disk, and with the kernels that the first one compiled.
@@ -25,7 +26,10 @@ def shortened(config: TrainingConfig, warmup_steps: int, steps: int, **measure: 
         "profile": False,
         **measure,
     }
+    # The rates are those of the first steps of the whole run.
+    spanning = {"total_steps": scheduled_steps(config)} if has_schedule(config.optimizer) else {}
     keeping_nothing = {
+        "optimizer": config.optimizer.model_copy(update=spanning),
         "measure": asked.model_copy(update=shorter),
         "task": config.task.model_copy(update={"save_model": False}),
         "adapter": config.adapter.model_copy(update={"save": False}),

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 
 from llmexp.errors import hint
 from llmexp.schema import Section
+from llmexp.training.plan.rate_schedule import has_schedule
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.planning import training_engine
 
@@ -30,6 +31,9 @@ def _reasons(plan: TrainingPlan) -> dict[tuple[str, str], str]:
     no_lora = "" if adapter == "lora" else "only L and QL have such matrices"
     no_split = "" if config.data.dataset else "only a dataset of data.path has splits"
     no_search = "" if config.batch.is_searched else "only batch.micro=max searches for a batch"
+    optimizer = config.optimizer
+    falls = "" if optimizer.schedule != "constant" else "optimizer.schedule=constant does not fall"
+    schedule = "" if has_schedule(optimizer) else "the learning rate is constant"
     whole = (
         "" if config.measure.stop_at_interval_share else "no repeat ends early without measure.stop_at_interval_share"
     )
@@ -40,6 +44,11 @@ def _reasons(plan: TrainingPlan) -> dict[tuple[str, str], str]:
         ("precision", "scaling"): "" if config.precision.linears else "only precision.linears=fp8 has scales",
         **dict.fromkeys((("batch", key) for key in ("search", "largest", "fits")), no_search),
         ("data", "split"): no_split,
+        ("optimizer", "decay_steps"): ""
+        if optimizer.schedule == "wsd"
+        else "only optimizer.schedule=wsd has such steps",
+        ("optimizer", "final_lr_share"): falls,
+        ("optimizer", "total_steps"): schedule,
         ("measure", "min_steps"): whole,
         ("measure", "profile_steps"): "" if config.measure.profile else "measure.profile=false traces no step",
     }

@@ -17,6 +17,7 @@ Limit = Callable[..., str | None]
 FP8 = "precision=fp8"
 ADDED = "kernels.fused_accumulation=true"
 ONE_RANK = ["engine=torch", "parallelism.dp=1", "batch.accumulation=2"]
+CLIPPED = "optimizer.clip_norm=1.0"
 OFFLOAD, LIGER, CUDNN = "memory.activation_offload=true", "kernels.liger=true", "kernels.flash=cudnn"
 
 
@@ -63,6 +64,12 @@ def plan(*words: str) -> TrainingPlan:
         ([FP8, "engine=torch", "parallelism.pp=2", "batch.accumulation=2"], "set parallelism.pp=1"),
         ([FP8, "engine=torch", "model=tiny-moe"], "dense models like Llama, not those of model=tiny-moe"),
         ([FP8, "engine=torch", "hardware=h100", "model=tiny"], "sides 16 divides, and gate_proj, 128 x 344 of model"),
+        (["optimizer=lomo", "engine=torch", "precision=fp32", CLIPPED], "each gradient in backward"),
+        (["engine=script", "engine.options.command='-m train'", CLIPPED], "engine=script sets neither"),
+        (
+            ["engine=script", "engine.options.command='-m train'", "optimizer.warmup_steps=1"],
+            "optimizer.warmup_steps=1: engine=script",
+        ),
         ([CUDNN, "hardware=h100", "method=F", "parallelism.cp=2"], "set parallelism.cp=1"),
         (
             [CUDNN, "hardware=h100", "method=F", "task=finetune", "data=instructions", "data.pack=true"],

@@ -18,6 +18,13 @@ from llmexp.training.unused_keys import unused_keys
         ("task=finetune method=L adapter.virtual_tokens=3", "adapter.virtual_tokens", "only P has such embeddings"),
         ("task=finetune adapter.save=true", "adapter.save", "only L, QL and P have an adapter to save"),
         ("data=instructions data.split=test", "data.split", "only a dataset of data.path has splits"),
+        ("optimizer.total_steps=9", "optimizer.total_steps", "the learning rate is constant"),
+        ("optimizer.final_lr_share=0.5", "optimizer.final_lr_share", "optimizer.schedule=constant does not fall"),
+        (
+            "optimizer.schedule=linear optimizer.decay_steps=3",
+            "optimizer.decay_steps",
+            "only optimizer.schedule=wsd has such steps",
+        ),
         ("measure.min_steps=50", "measure.min_steps", "no repeat ends early without measure.stop_at_interval_share"),
         (
             "measure.profile=false measure.profile_steps=5",

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from llmexp.schema.section import DottedPath, MomentDtype, NonNegativeInt, PositiveFloat, Tuple
+from llmexp.schema.section import DottedPath, MomentDtype, NonNegativeInt, PositiveFloat, PositiveInt, Tuple
 from llmexp.schema.tagged import Tagged
 
 
@@ -16,6 +16,23 @@ class _Optimizer(Tagged):
 
     name: str
     lr: Annotated[float, Field(ge=0)]
+    clip_norm: PositiveFloat | None = Field(
+        None, description="the largest norm of the whole model's gradient, to which larger ones are scaled; None: any"
+    )
+    schedule: Literal["constant", "linear", "cosine", "wsd"] = Field(
+        "constant",
+        description="what the learning rate does after its warm-up; wsd: it is constant, and falls in the last steps",
+    )
+    warmup_steps: NonNegativeInt = Field(0, description="first steps, in which the learning rate rises to lr")
+    decay_steps: PositiveInt | None = Field(
+        None, description="last steps of wsd, in which the learning rate falls; None: a tenth of the schedule's"
+    )
+    final_lr_share: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.0, description="of lr, to which the learning rate falls"
+    )
+    total_steps: PositiveInt | None = Field(
+        None, description="of the schedule, after which its last rate stays; None: those of the run with its warm-up"
+    )
 
 
 class AdamW(_Optimizer):

@@ -15,6 +15,7 @@ from llmexp.record.reading import LONGEST_LINES_BYTES, read_text
 from llmexp.record.samples import StepSample, TrainingSummary, digest_text
 from llmexp.record.what_ran import WhatRan
 from llmexp.schema import Section
+from llmexp.training.plan.rate_schedule import has_schedule, scheduled_steps
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.trained_run import TrainedRun
 
@@ -93,11 +94,13 @@ def _shared(settings: tuple[tuple[str, str], ...]) -> dict[str, str]:
 
 
 def _order(plan: TrainingPlan) -> dict[str, Any]:
-    """Return those numbers of the protocol that the order or the lengths of the sequences depend on."""
+    """Return those numbers of the protocol that the sequences' order and lengths, or learning rates, depend on."""
     protocol = plan.config.measure
     tokens = {"measure.tokens": protocol.tokens} if protocol.tokens else {}
     steps = {"measure.steps": protocol.steps, "measure.warmup_steps": protocol.warmup_steps}
-    return tokens | (steps if plan.config.data.seq_len_schedule else {})
+    config = plan.config
+    rates = {"optimizer.total_steps": scheduled_steps(config)} if has_schedule(config.optimizer) else {}
+    return tokens | rates | (steps if plan.config.data.seq_len_schedule else {})
 
 
 def changes_of_training(techniques: Techniques) -> dict[str, Any]:

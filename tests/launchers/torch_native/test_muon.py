@@ -47,6 +47,7 @@ def alone(observe: Callable[..., Measurement]) -> Measurement:
 
 
 @pytest.mark.ranks
+@pytest.mark.long
 @pytest.mark.parametrize("method", METHODS)
 def test_two_ranks_do_the_training_of_one(together, alone, method: str) -> None:
     (one,) = alone["muon"]
@@ -55,6 +56,7 @@ def test_two_ranks_do_the_training_of_one(together, alone, method: str) -> None:
 
 
 @pytest.mark.ranks
+@pytest.mark.long
 @pytest.mark.parametrize("method", METHODS)
 def test_the_record_says_how_many_parameters_each_class_updated(together, method: str) -> None:
     made = plan(method)
@@ -64,6 +66,7 @@ def test_the_record_says_how_many_parameters_each_class_updated(together, method
 
 
 @pytest.mark.ranks
+@pytest.mark.long
 @pytest.mark.parametrize("method", METHODS)
 def test_matrices_have_one_moment_and_the_rest_has_two(together, method: str) -> None:
     made, held = plan(method), [rank["state"]["moments"] for rank in together[method]]
@@ -72,6 +75,7 @@ def test_matrices_have_one_moment_and_the_rest_has_two(together, method: str) ->
 
 
 @pytest.mark.ranks
+@pytest.mark.long
 def test_copies_of_the_parameters_keep_their_optimizers(together, alone) -> None:
     assert together["mixed"][0]["losses"] == pytest.approx(alone["mixed"][0]["losses"], rel=5e-3)
     assert (
@@ -81,6 +85,7 @@ def test_copies_of_the_parameters_keep_their_optimizers(together, alone) -> None
 
 
 @pytest.mark.ranks
+@pytest.mark.long
 def test_fsdp2_gathers_matrices_for_every_product_and_z1_gathers_none(observe: Callable[..., Measurement]) -> None:
     plans = {"Z1": plan("Z1"), "Z3": plan("Z3"), "AdamW": plan("Z3", "optimizer=adamw")}
     seen = observe(plans, 2, "gathers_worker")

@@ -1,0 +1,33 @@
+"""Clipping of gradients by the norm of the whole model's, whatever part of it a rank holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import distributed
+
+from llmexp.launchers.training.optimizer_state import local
+
+# Of torch's clip_grad_norm_, against a norm of 0.
+_EPSILON = 1e-6
+
+
+def clip(parameters: Iterable[torch.Tensor], largest: float, holders: distributed.ProcessGroup | None) -> torch.Tensor:
+    """Scale the gradients so that their norm is at most `largest`, and return the norm before, in fp32 or wider.
+
+    The ranks of `holders` hold different parameters or parts of them; None: each rank holds all.
+    """
+    gradients = [local(parameter.grad) for parameter in parameters if parameter.grad is not None]
+    squares = torch.stack([_norm(gradient).square() for gradient in gradients]).sum()
+    if holders is not None:
+        on_device = squares.to("cuda") if distributed.get_backend(holders) == "nccl" else squares
+        distributed.all_reduce(on_device, group=holders)
+        squares = on_device.to(squares.device)
+    norm = squares.sqrt()
+    torch._foreach_mul_(gradients, (largest / (norm + _EPSILON)).clamp(max=1.0))
+    return norm
+
+
+def _norm(gradient: torch.Tensor) -> torch.Tensor:
+    return torch.linalg.vector_norm(gradient, dtype=torch.promote_types(gradient.dtype, torch.float32))

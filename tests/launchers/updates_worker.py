@@ -1,0 +1,27 @@
+"""A worker (in_turn.py): the samples of some steps, as a run's loop writes them."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from typing import Any
+
+import stepping
+import torch
+
+from llmexp.launchers.training.learning_rates import updates_of
+from llmexp.measure.clock import clock_for
+from llmexp.measure.loop import StepLoop
+from llmexp.training.plan.training_plan import TrainingPlan
+
+
+def observe(plan: TrainingPlan, training: Any, device: torch.device) -> dict[str, Any]:
+    file, steps = StringIO(), plan.config.measure.steps + 1
+    loop = StepLoop(training, clock_for(device), file, lambda: 0)
+    loop.updates = updates_of(plan, training)
+    batches = stepping.batches_of(plan, training, steps, device)
+    loop.run(batches, range(1), warmup=False)
+    first = training.gradient_norm()
+    loop.run(batches, range(1, steps), warmup=False)
+    samples = [json.loads(line) for line in file.getvalue().splitlines()]
+    return {name: [sample[name] for sample in samples] for name in ("loss", "lr", "gradient_norm")} | {"first": first}
