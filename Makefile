@@ -8,7 +8,7 @@ TORCH  ?= $(shell if nvidia-smi >/dev/null 2>&1; then echo cuda; elif [ `uname` 
 # LOCKED=1 installs nothing from an index that has no hash in locked/. An environment that was begun so stays so.
 LOCKED ?= $(wildcard $(VENV)/.locked)
 # What `make gpu` measures after its tests: experiments, and words for all of them, such as WORDS='method=F,F+C batch.micro=1'.
-TABLES ?= gpu_modules gpu_mfu gpu_7b gpu_finetune
+TABLES ?= gpu_modules gpu_mfu gpu_ablation gpu_7b gpu_finetune
 WORDS  ?=
 
 # Which parts `make gpu-parts` measures, and what a bare machine lacks for them besides what is in wheelhouse.txt.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,12 +27,14 @@ _USUAL = ("bf16_pure", "adamw")
 
 
 def bars_of(rows: Sequence[GpuRow]) -> list[tuple[str, GpuRow]]:
-    """Return the rows that are drawn with their labels, by card and from slow to fast."""
+    """Return the rows that are drawn with their labels, by card and from slow to fast.
+
+    Of rows of one label it is the one of most measured steps, which is as a rule the surest.
+    """
     kept = [row for row in rows if (row.row["task"], row.row.get("model")) == ("pretrain", "7b") and row.measured]
     kept = [row for row in kept if row.row["seq_len"] == SEQ_LEN]
-    kept.sort(key=lambda row: (CARDS[::-1].index(row.card), row.measured))
-    twice = Counter(_label(row) for row in kept)
-    return [(_label(row) + f" ({row.table})" * (twice[_label(row)] > 1), row) for row in kept]
+    longest = {_label(row): row for row in sorted(kept, key=lambda row: float(row.row["measured_steps"]))}
+    return sorted(longest.items(), key=lambda bar: (CARDS[::-1].index(bar[1].card), bar[1].measured))
 
 
 def draw_bars(rows: Sequence[GpuRow], path: Path) -> None:

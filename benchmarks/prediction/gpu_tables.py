@@ -41,8 +41,13 @@ def names(row: GpuRow) -> list[str]:
         return [*found, ", ".join(map(str, plan.points)), f"{load.prompt:g} + {load.output:g}", plan.dtype or "", ""]
     passes = int(read.get("batch_accumulation") or 1)
     batch = read.get("batch_micro", "") + f" x {passes} passes" * (passes > 1)
-    optimizer = plan.config.optimizer.name if isinstance(plan, TrainingPlan) else ""
-    return [*found, batch, read.get("seq_len", ""), read.get("precision", ""), optimizer]
+    seq_len, precision = read.get("seq_len", ""), read.get("precision", "")
+    if not isinstance(plan, TrainingPlan):
+        return [*found, batch, seq_len, precision, ""]
+    asked = plan.config.precision
+    batch += " fused" * plan.config.kernels.fused_accumulation
+    precision += f" {asked.scaling}" if asked.linears else ""
+    return [*found, batch, seq_len, precision, plan.config.optimizer.name]
 
 
 def speeds(rows: Sequence[GpuRow]) -> list[str]:
@@ -53,6 +58,7 @@ def speeds(rows: Sequence[GpuRow]) -> list[str]:
         *table_lines(table),
         "- 9 of 10: the plan's 90 % interval; in it: it holds the measured speed",
         "- in the fit: shared constants are fitted to it and to the paper's cells together",
+        "- fused: with `kernels.fused_accumulation`",
         "- of a server: its loads, tokens in + out, and the output tokens/s of the load with the most",
     ]
 

@@ -252,6 +252,19 @@ def test_the_command_line_wins_over_the_experiments_values():
     assert (config.sweep.name, config.batch.micro, config.precision.name) == ("mine", 2, "fp32")
 
 
+@pytest.mark.parametrize("card", ["h100", "h200"])
+def test_gpu_ablation_is_planned_with_a_lever_more_in_each_row(card):
+    found = plans("experiment=gpu_ablation", f"hardware={card}")
+    assert {(plan.dims.world_size, plan.config.data.seq_len, plan.skip) for plan in found} == {(1, 4096, None)}
+    assert len({plan.id for plan in found}) == len(found) == 8
+    of_passes = [plan for plan in found if plan.batch.accumulation == 8]
+    assert [plan.config.kernels.fused_accumulation for plan in of_passes] == [False, True, False, False]
+    assert [plan.config.precision.scaling for plan in of_passes if plan.config.precision.linears] == [
+        "tensorwise",
+        "rowwise",
+    ]
+
+
 def test_gpu_finetune_is_what_one_card_can_hold_with_the_papers_batch_first():
     found = plans("experiment=gpu_finetune", "hardware=h200")
     assert {(plan.dims.world_size, plan.config.data.seq_len, plan.config.task.name, plan.skip) for plan in found} == {
