@@ -21,7 +21,7 @@ options that are predicted above the recipe.
 
 For Qwen3-8B with LoRA on one RTX 4090 no speed was found: torchtune's Llama-3 8B stands for it. For 7B with QLoRA on
 one RTX 3090 it is half of what two made that exchange adapters alone. The paper's 13B is pre-training, which computes
-what full fine-tuning does. The recipes of 70B in fp8 are faster, and not predicted.
+what full fine-tuning does. The recipes of 70B in fp8 are faster, and not among these.
 """
 
 

@@ -20,6 +20,8 @@ _HEAD = """\
 #   n and k from 4096) and of causal attention (256 to 16384 positions) that NVIDIA's aiconfigurator has (Apache-2.0,
 #   Copyright NVIDIA CORPORATION & AFFILIATES, commit 095f58a51, systems/data). fa2_attention_share: FlashAttention-2 on
 #   an H100, from the abstract of arXiv 2407.08608.
+#   fp8_share: the median of fp8 products with 1024 rows or more and 16384 columns, whose kernels cast their inputs too,
+#   times what half_rows takes; on H100 and H200, B200 and GB200, L40S. Its typical value is the mean, rounded.
 # links: switched_share, through_host and collective_s (what eight ranks take longer than at the bandwidth of large
 #   messages, of 8 MB) from its collectives by NCCL. network_share, host_link_share and node_s are round figures.
 # typical: the geometric mean of the fitted machines, products_share, half_rows and attention apart.

@@ -68,12 +68,15 @@ def printed_cells() -> list[Cell]:
 
 
 def own_cells() -> list[Cell]:
-    """Return the pre-training and fine-tuning of one card that docs/results has, of engines that are predicted."""
+    """Return the pre-training and fine-tuning of one card that docs/results has, of engines that are predicted.
+
+    Those in fp8 are judged apart, beside others' rows on that card.
+    """
     found = []
     for path in sorted(RESULTS.glob("*/*.csv")):
         for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
             made = own_cell(path, row) if row.get("step_time_s") else None
-            if made and not unpredicted(made.plan):
+            if made and not made.plan.config.precision.linears and not unpredicted(made.plan):
                 found.append(made)
     return found
 

@@ -69,12 +69,12 @@ def judged(rows: Iterable[Row] | None = None) -> list[Judged]:
 
 
 def published_cells(rows: Iterable[Row] | None = None) -> list[Cell]:
-    """Return the rows that have a plan and no doubt as cells, for judging alone."""
+    """Return the rows that have a plan and no doubt as cells, for judging alone; those in fp8 are judged apart."""
     made = [planned(row) for row in (published_rows() if rows is None else rows)]
     return [
         Cell(one.row.source, one.plan, one.plan.amount / (one.row.tokens_per_s_per_device * one.row.devices))
         for one in made
-        if one.plan and not one.row.doubted
+        if one.plan and not one.row.doubted and not _in_fp8(one)
     ]
 
 
@@ -185,8 +185,12 @@ def median_over_sources(rows: Sequence[Judged], *, one_kept: bool = False) -> fl
 
 
 def published_figures() -> Iterator[Figure]:
-    """Yield the errors over sources, of all rows and of those on one node, and how often a no was said of what ran."""
-    rows = judged()
+    """Yield the errors over sources, of all rows and of those on one node, and how often a no was said of what ran.
+
+    Rows in fp8, whose plans have intervals without held-out runs, stand apart.
+    """
+    known = judged()
+    rows = [one for one in known if not _in_fp8(one.planned)]
     started = [one for one in rows if not one.planned.skipped]
     one_node = [one for one in rows if one.planned.plan and kind_of(one.planned.plan) == ONE_NODE]
     for name, some in (("", rows), (" that llmexp would start", started), (" on one node", one_node)):
@@ -197,8 +201,20 @@ def published_figures() -> Iterator[Figure]:
             yield of_errors(f"published speeds{name}, median over sources{words}", medians, np.median, limit)
     kept_one = np.array([off for each in by(started, "source") for off in each.off_with_one])
     yield of_errors("published runs that one of their source and card calibrates", kept_one, np.median, _CALIBRATED)
-    said = [one.fits for one in rows if one.fits]
+    for precision in ("fp8", "bf16_mixed"):
+        off = np.array([_off(one.error) for one in by_torchtitan(known, precision) if one.error is not None])
+        yield of_errors(f"published speeds by torchtitan in {precision}", off, np.median, None)
+    said = [one.fits for one in known if one.fits]
     yield rate("no is said of a published run", said.count("no"), len(said), limit=_NO)
+
+
+def _in_fp8(made: Planned) -> bool:
+    return made.plan is not None and made.plan.config.precision.linears is not None
+
+
+def by_torchtitan(rows: Iterable[Judged], precision: str) -> list[Judged]:
+    """Return the rows by torchtitan, which multiplies in fp8 by torchao too; other programs have other kernels."""
+    return [one for one in rows if (one.row.framework, one.row.precision) == ("torchtitan", precision)]
 
 
 def _off(error: float) -> float:

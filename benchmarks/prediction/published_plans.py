@@ -35,6 +35,8 @@ _CARDS = {
         "hardware.memory_bandwidth_bytes_per_s=2.4e12",
     ]
 }
+# What notes say of the scales of fp8.
+_SCALING = {"gradients of weights in bf16": "rowwise_with_gw_hp", "scaled by row": "rowwise"}
 _HOPPER = ("h100", "h100_96gb", "h200", "h800")
 _MEGATRON = ("megatron", "nemo")
 _CARDS_OF_A_NODE = 8
@@ -86,16 +88,17 @@ def words_and_assumptions(row: Row) -> tuple[list[str], list[str]]:
     """Return the words that plan a row, and what they say that its source does not."""
     assumed: list[str] = []
     words = [f"task={row.kind}", *_model(row, assumed), *_machine(row, assumed), *_batch(row, assumed)]
-    words += [f"engine={engine_of(row)}", _precision(row, assumed), f"method={_method(row, assumed)}"]
+    words += [f"engine={engine_of(row)}", *_precision(row, assumed), f"method={_method(row, assumed)}"]
     words += [*_layout(row), *_optimizer(row, assumed), *_kernels(row)]
     return [*words, "data=synthetic", f"data.seq_len={row.seq_len}", "tracking=none"], assumed
 
 
-def _precision(row: Row, assumed: list[str]) -> str:
-    if row.precision != "fp16":
-        return f"precision={row.precision}"
-    assumed.append("fp16 as bf16, both with fp32 master weights")
-    return "precision=bf16_mixed"
+def _precision(row: Row, assumed: list[str]) -> list[str]:
+    if row.precision == "fp16":
+        assumed.append("fp16 as bf16, both with fp32 master weights")
+        return ["precision=bf16_mixed"]
+    scaling = [recipe for said, recipe in _SCALING.items() if said in row.note and row.precision == "fp8"]
+    return [f"precision={row.precision}", *(f"precision.scaling={recipe}" for recipe in scaling[:1])]
 
 
 def engine_of(row: Row) -> str:

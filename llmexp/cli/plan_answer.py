@@ -122,7 +122,7 @@ def _predicted(cost: Cost) -> str:
     if cost.plan.predicted is None:
         return ""
     found, device = cost.plan.predicted, "rank" if cost.plan.config.hardware.device == "cpu" else "GPU"
-    ends = f"{low} to {high} in 9 of 10"
+    ends = f"{low} to {high} in 9 of 10" if found.held_out_runs else f"{low} to {high}; no run like it was held out"
     whole = f"{rate} {cost.plan.rate_unit} a {device} ({ends}), by {found.source}; most time: {found.most}"
     return "\n".join([whole, *map(_load, found.loads), *_saturation(found)])
 

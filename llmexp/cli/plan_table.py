@@ -99,9 +99,11 @@ def _legend(costs: Sequence[Cost]) -> list[str]:
 def _bases(costs: Sequence[Cost]) -> Iterator[str]:
     """Yield what predictions go by, and how far off nine of ten such predictions were at most."""
     found = [cost.plan.predicted for cost in costs if cost.plan.predicted and not certain_skip(cost.plan)]
-    told = dict.fromkeys((one.source, *(f"{end:.2f}" for end in one.holds), one.page) for one in found)
-    for source, low, high, page in told:
-        ends = f"{low} to {high} times that in 9 of 10 runs"
+    told = dict.fromkeys(
+        (one.source, *(f"{end:.2f}" for end in one.holds), one.held_out_runs > 0, one.page) for one in found
+    )
+    for source, low, high, held_out, page in told:
+        ends = f"{low} to {high} times that{' in 9 of 10 runs' if held_out else '; no run like it was held out'}"
         yield f"{PREDICTED}: {costs[0].plan.rate_unit} of a device by {source}, {ends}; {page}"
 
 

@@ -21,6 +21,8 @@ _USUAL = 0.2
 _RATES = {
     COMPUTING: {
         "products_share": -1,
+        "fp8_share": -1,
+        "cast_accesses": 1,
         "attention_share": -1,
         "elementwise": 1,
         "score_bytes": 1,

@@ -52,6 +52,13 @@ def interval_of(groups: list[str]) -> tuple[float, float, int]:
     return low, high, runs
 
 
+def widest_of(groups: list[str]) -> tuple[float, float, int]:
+    """Return the ends that hold the intervals of all these groups, for runs whose like were never held out."""
+    known = constants()["intervals"]
+    lows, highs, _ = zip(*(known[group] for group in groups if group in known), strict=True)
+    return min(lows), max(highs), 0
+
+
 def _is_like_fitted(plan: TrainingPlan) -> bool:
     """Tell whether runs of this kind are among those that constants are fitted to, or nearly."""
     config = plan.config

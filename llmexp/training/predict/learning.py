@@ -106,6 +106,8 @@ def _measured(folder: RunFolder) -> _Measured | None:
         return None
     if not isinstance(plan, TrainingPlan) or not plan.config.runtime.plain or unpredicted(plan):
         return None
+    if plan.config.precision.linears:  # the errors of a formula that no run was fitted to say nothing of others
+        return None
     rate, predictor = result.metrics.get(plan.rate), predictor_of(plan)
     if rate is None or not rate.mean > 0:
         return None

@@ -9,13 +9,16 @@ from llmexp.training.predict.applied import applied_to
 from llmexp.training.predict.calibrated_interval import calibrated_interval, cpu_interval
 from llmexp.training.predict.cpu_rates import cpu_rates, measuring_words
 from llmexp.training.predict.cpu_step import unknown_on_cpu
-from llmexp.training.predict.interval import groups_of, interval_of
+from llmexp.training.predict.fp8_work import emulated
+from llmexp.training.predict.interval import groups_of, interval_of, kind_of, other_group, widest_of
 from llmexp.training.predict.layers import uncounted
 from llmexp.training.predict.predictor import predictor_of
 from llmexp.training.predict.rates import missing
 from llmexp.training.predict.update import unknown_update
 
 ENGINES = ("deepspeed", "torch", "megatron")
+# The engine that multiplies in fp8.
+_FP8 = "torch"
 _ATOMS = frozenset(("F", "R", "RS", "C", "Z1", "Z2", "Z3", "O", "Q", "L", "QL", "P"))
 
 
@@ -49,6 +52,8 @@ def _interval(plan: TrainingPlan, source: str, calibrating_runs: int) -> tuple[f
     if plan.config.hardware.device == "cpu":
         return cpu_interval()
     groups = groups_of(plan, source)
+    if plan.config.precision.linears:
+        return widest_of([*groups, kind_of(plan), other_group(offloads=plan.techniques.offload_optimizer)])
     return calibrated_interval(groups, calibrating_runs) or interval_of(groups)
 
 
@@ -70,7 +75,8 @@ def _of_settings(plan: TrainingPlan) -> str:
     reasons = {
         f"engine={config.engine.name} is not predicted": config.engine.name not in ENGINES,
         f"atom {atom} is not predicted": atom,
-        f"the speed of precision.linears={config.precision.linears} is not predicted": config.precision.linears,
+        "emulated fp8 is rounded, and multiplied otherwise, at a speed that is not predicted": emulated(plan),
+        f"fp8 by engine={config.engine.name} is not predicted": config.precision.linears and config.engine.name != _FP8,
         "batch.micro=max is not predicted: name a batch": not plan.settled,
         unknown_update(plan): unknown_update(plan),
         "activations of layers that are not like Llama's are not known": config.memory.activation_offload

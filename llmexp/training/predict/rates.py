@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from llmexp.training.plan.float8 import multiplies_fp8
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.predict.changed import as_filed, changed_numbers
 from llmexp.training.predict.micro_results import card_rates
@@ -34,6 +35,9 @@ class Rates:
     """Share of the peak that large products reach."""
     half_rows: Any
     """Rows at which products reach half of that."""
+    fp8_flops_per_s: Any
+    """The peak of products in fp8."""
+    fp8_share: Any
     attention_share: Any
     attention_half_length: Any
     launch_s: Any
@@ -66,6 +70,8 @@ class Rates:
     backward_products: Any
     frozen_products: Any
     dequantized_bytes: Any
+    cast_accesses: Any
+    """Bytes that casts to fp8 take the time of, over those that they read and write."""
     adapter_launches: Any
     fused_launches: Any
     backward_launches: Any
@@ -108,6 +114,9 @@ def rates_of(plan: TrainingPlan, known: Mapping[str, Any] | None = None) -> tupl
     rates |= {
         "peak_flops_per_s": peak,
         "memory_bytes_per_s": hardware.memory_bandwidth_bytes_per_s,
+        "fp8_flops_per_s": hardware.peak_flops_per_s.get("fp8", peak),
+        # They stream through memory as the fused update does.
+        "cast_accesses": rates["fused_update"],
         # Slower products take fewer rows to be as slow as reading their weights.
         "half_rows": rates["half_rows"] * peak / hardware.peak_flops_per_s.get("bf16", peak),
         "host_link_bytes_per_s": (hardware.host_link_bandwidth_bytes_per_s or 1.0) * links["host_link_share"],
@@ -121,11 +130,13 @@ def rates_of(plan: TrainingPlan, known: Mapping[str, Any] | None = None) -> tupl
 
 def missing(plan: TrainingPlan) -> list[str]:
     """Return the keys of a hardware file without which there are no rates."""
-    hardware, products = plan.config.hardware, plan.config.precision.products
+    hardware, precision, products = plan.config.hardware, plan.config.precision, plan.config.precision.products
     ranks = plan.dims.world_size
     one_node = ranks <= hardware.devices_per_node
     keys = {
         f"peak_flops_per_s.{products}": products in hardware.peak_flops_per_s,
+        f"peak_flops_per_s.{precision.linears}": not (precision.linears and multiplies_fp8(hardware))
+        or precision.linears in hardware.peak_flops_per_s,
         "memory_bandwidth_bytes_per_s": hardware.memory_bandwidth_bytes_per_s,
         "interconnect_bandwidth_bytes_per_s": min(ranks, hardware.devices_per_node) == 1
         or hardware.interconnect_bandwidth_bytes_per_s,

@@ -115,11 +115,15 @@ def _pass(w: Work, r: Rates) -> _Pass:
     products, elementwise, attention = _products(w, r), _elementwise(w, r), _attention(w, r)
     dequantized = w.dequantized_parameters * r.dequantized_bytes / r.memory_bytes_per_s
     launches = w.launched_layers * r.launch_s * r.adapter_launches**w.adapter * r.fused_launches**w.fused
-    forward = _longer(products + elementwise + attention + dequantized, launches)
+    fp8, casts, casts_behind = _fp8(w, r), *_casts(w, r)
+    forward_launches = launches + w.cast_layers * r.launch_s
+    forward = _longer(products + fp8 + casts + elementwise + attention + dequantized, forward_launches)
     behind = products * r.backward_products * (r.frozen_products / r.backward_products) ** w.frozen
+    behind += _fp8_behind(w, r, fp8)
     attended = attention * (r.backward_attention + w.attention_again)
-    kernels = behind + elementwise * r.backward_elementwise + attended + dequantized
-    return _Pass(forward, _longer(kernels, launches * r.backward_launches), behind, attention)
+    kernels = behind + casts_behind + elementwise * r.backward_elementwise + attended + dequantized
+    launches_behind = launches * r.backward_launches + w.cast_layers_behind * r.launch_s
+    return _Pass(forward, _longer(kernels, launches_behind), behind, attention)
 
 
 def _products(w: Work, r: Rates) -> Any:
@@ -127,6 +131,25 @@ def _products(w: Work, r: Rates) -> Any:
     speed = r.peak_flops_per_s * r.products_share
     half, of_experts = (r.half_rows * narrow**_NARROW for narrow in (w.narrow, w.expert_narrow))
     return (w.products_flops * (1 + half / w.tokens) + w.expert_flops * (1 + of_experts / w.expert_rows)) / speed
+
+
+def _fp8(w: Work, r: Rates) -> Any:
+    """Return the seconds of the products in fp8 of one forward pass: faster ones take more rows to be as fast."""
+    half = r.half_rows * r.fp8_flops_per_s / r.peak_flops_per_s * w.narrow**_NARROW
+    return w.fp8_flops * (1 + half / w.tokens) / (r.fp8_flops_per_s * r.fp8_share)
+
+
+def _fp8_behind(w: Work, r: Rates, fp8: Any) -> Any:
+    """Return the same of backward, where gradients of weights may be multiplied in 16 bits."""
+    half = r.half_rows * w.narrow**_NARROW
+    in_16_bits = w.fp8_flops * (1 + half / w.tokens) / (r.peak_flops_per_s * r.products_share)
+    return r.backward_products / 2 * (fp8 * (2 - w.weights_in_16_bits) + in_16_bits * w.weights_in_16_bits)
+
+
+def _casts(w: Work, r: Rates) -> tuple[Any, Any]:
+    """Return the seconds of casts in forward and in backward."""
+    speed = r.memory_bytes_per_s / r.cast_accesses
+    return w.cast_bytes / speed, w.cast_bytes_behind / speed
 
 
 def _attention(w: Work, r: Rates) -> Any:

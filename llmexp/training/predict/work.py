@@ -14,6 +14,7 @@ from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.trained import Trained
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.predict.bubble import bubble_share
+from llmexp.training.predict.fp8_work import fp8_work_of
 from llmexp.training.predict.layers import Layers, layers_of, slowest_stage
 from llmexp.training.predict.state import state_of
 from llmexp.training.predict.traffic import traffic_of
@@ -44,7 +45,13 @@ class Work:
     expert_narrow: float
     """The same for an expert's matrices."""
     products_flops: float
-    """FLOPs of all products of matrices in one forward pass, attention and routed experts aside."""
+    """FLOPs of products of matrices in one forward pass, attention, routed experts and those in fp8 aside."""
+    fp8_flops: float
+    weights_in_16_bits: float
+    cast_bytes: float
+    cast_bytes_behind: float
+    cast_layers: float
+    cast_layers_behind: float
     expert_flops: float
     expert_rows: float
     """The rows of an expert's products."""
@@ -121,13 +128,15 @@ def work_of(plan: TrainingPlan) -> Work:
     share, count = stage.share / dims.tp, layers.count * stage.share
     flash, zero, engine = techniques.flash_attention, techniques.zero_stage, config.engine.name
     state, traffic = state_of(plan, layers, trained), traffic_of(plan, layers, tokens, stage.share)
+    fp8 = fp8_work_of(plan, layers, tokens)
     return Work(
         passes=float(plan.batch.accumulation),
         bubble=bubble_share(dims, plan.batch.accumulation),
         tokens=tokens,
         narrow=float(dims.tp),
         expert_narrow=float(dims.expert_tensor),
-        products_flops=2.0 * tokens * (layers.matrices * share + layers.head / dims.tp * stage.head),
+        products_flops=2.0 * tokens * (layers.matrices * share + layers.head / dims.tp * stage.head) - fp8.fp8_flops,
+        **vars(fp8),
         expert_flops=2.0 * tokens * layers.expert_matrices * share,
         expert_rows=_expert_rows(layers, tokens, dims),
         frozen=float(not trained.matrices_train),
