@@ -105,6 +105,8 @@ def legend(options: Sequence[Option]) -> Iterator[str]:
         f"tokens/s of all devices, between the ends in which 9 of 10 measured speeds lay, by {sources}; "
         f"{options[0].predicted.page}"
     )
+    if not all(option.predicted.held_out_runs for option in options):
+        yield "fp8 products: no run like it was held out, so that the ends are the widest"
     yield f"GiB of a device: what an option needs, of what there is{'; ?: may not fit' * _any_uncertain(options)}"
 
 

@@ -129,3 +129,13 @@ def test_nothing_fits_names_what_comes_nearest(llmexp) -> None:
 def test_a_plan_that_does_not_fit_says_what_would(llmexp) -> None:
     _, out, _ = llmexp("plan", "model=7b", "hardware=rtx4090", "method=F+Z3", "batch.micro=64")
     assert "it would be tried anyway; fits with batch.micro=" in out
+
+
+def test_fp8_is_listed_with_what_it_changes_and_plain_leaves_it_out(llmexp) -> None:
+    words = ("model=1b", "hardware=h100", "hardware.devices_per_node=1", "engine=torch", "method=F+C")
+    _, out, _ = llmexp("advise", *words)
+    _, plain, _ = llmexp("advise", *words, "--plain")
+    assert any(word.startswith("precision=fp8") for word in best(out))
+    assert "fp8 products" in out.splitlines()[2]
+    assert "no run like it was held out" in out
+    assert "fp8" not in plain

@@ -7,7 +7,7 @@ does not fit with one sequence is not looked at further.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -20,6 +20,7 @@ from llmexp.training.advice.mathematics import changes_of
 from llmexp.training.advice.methods import joined, methods
 from llmexp.training.engine import TrainingEngine
 from llmexp.training.plan.fit import fit_of
+from llmexp.training.plan.float8 import multiplies_fp8
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.planning import training_engine
 from llmexp.training.predict.prediction import ENGINES, unpredicted
@@ -33,6 +34,7 @@ PASSES_A_STAGE = 4
 TRIED_FURTHER = 3
 _SMALLER_STATES = ({"precision": "bf16_pure"}, {"optimizer": "adamw8bit"})
 _LIGER = {"kernels.liger": "true"}
+_FP8 = ({"precision": "fp8"}, {"precision": "fp8_pure"})
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,9 @@ def options(plan_with: PlanWith[TrainingPlan], fixed: Mapping[str, str]) -> Iter
     if not found:
         raise ConfigError(f"nothing to choose from: {search.reason}")
     found += [each for fast in search.fastest(found) for each in search.other_stages(fast)]
+    takes_fp8 = search.fastest([each for each in found if _takes_fp8(each.plan)])
     found += [each for fast in search.fastest(found) for each in search.other_kernels(fast)]
+    found += [each for fast in takes_fp8 for each in search.in_fp8(fast)]
     yield from {each.plan.id: each.plan for each in found}.values()
 
 
@@ -145,10 +149,18 @@ class _Search:
 
     def other_kernels(self, found: _Found) -> list[_Found]:
         """Return the same with compilation, fused kernels and smaller states."""
-        compiled = {"method": joined(*found.plan.atom_codes, "C")}
         smaller = () if found.plan.techniques.adapter else _SMALLER_STATES  # an adapter's states are small
-        levers = (self._open([compiled]), self._open([_LIGER]), self._open(smaller))
-        chosen = [{key: value for words in each for key, value in words.items()} for each in _products(levers)]
+        levers = (self._open([_compiled(found)]), self._open([_LIGER]), self._open(smaller))
+        return self._with_levers(found, [_joined(each) for each in _products(levers)])
+
+    def in_fp8(self, found: _Found) -> list[_Found]:
+        """Return the same with products in fp8, compiled: else casts take longer than these products save."""
+        compiled = _joined(self._open([_compiled(found)]))
+        levers = (self._open([_LIGER]), self._open(_FP8))
+        chosen = [compiled | _joined(each) for each in _products(levers)]
+        return self._with_levers(found, [words for words in chosen if "precision" in words])
+
+    def _with_levers(self, found: _Found, chosen: Sequence[Mapping[str, str]]) -> list[_Found]:
         return [each for words in chosen if words for each in self.batches(found.structure.with_words(words))]
 
     def _open(self, choices: Sequence[Mapping[str, str]]) -> list[Mapping[str, str]]:
@@ -189,6 +201,19 @@ class _Search:
             return {"batch.accumulation": str(PASSES_A_STAGE * stages)}
         passes, rest = divmod(int(asked), structure.replicas * micro)
         return None if rest or not passes else {"batch.accumulation": str(passes)}
+
+
+def _compiled(found: _Found) -> Mapping[str, str]:
+    return {"method": joined(*found.plan.atom_codes, "C")}
+
+
+def _takes_fp8(plan: TrainingPlan) -> bool:
+    in_fp8 = bool(training_engine(plan.config).linears) and multiplies_fp8(plan.config.hardware)
+    return in_fp8 and not plan.techniques.adapter
+
+
+def _joined(choices: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    return {key: value for words in choices for key, value in words.items()}
 
 
 def _products(levers: Sequence[Sequence[Mapping[str, str]]]) -> Iterator[tuple[Mapping[str, str], ...]]:

@@ -92,8 +92,9 @@ def test_70b_on_64_cards_takes_few_plans() -> None:
     found = list(options(counting(choice.plan_with), choice.fixed | {"batch.global": "1024"}))
     # A plan takes 5 ms here, and the answer is to take less than 5 s.
     assert len({tuple(sorted(words.items())) for words in asked}) < 800
+    in_bf16 = [plan for plan in found if not plan.config.precision.linears]
     best = max(
-        (plan for plan in found if fit_of(plan, plan.batch.micro).verdict == "yes"), key=lambda p: p.predicted.rate
+        (plan for plan in in_bf16 if fit_of(plan, plan.batch.micro).verdict == "yes"), key=lambda p: p.predicted.rate
     )
     assert best.dims.tp > 1
     assert best.dims.pp > 1
@@ -106,3 +107,28 @@ def test_what_changes_the_mathematics_is_told(task) -> None:
     assert training.changes_mathematics(plain.plan_with({"method": "F+R+Z3"})) == []
     changed = plain.plan_with({"precision": "bf16_pure", "optimizer": "adamw8bit"})
     assert training.changes_mathematics(changed) == ["bf16 without fp32 copy", "8-bit moments"]
+
+
+def test_fp8_is_an_option_where_the_hardware_multiplies_it_and_engine_and_compiler_are_there() -> None:
+    words = ("model=1b", "hardware.devices_per_node=1", "data.seq_len=2048")
+    changes = get_task("pretrain").changes_mathematics
+    found = {card: options_of(*words, f"hardware={card}") for card in ("h100", "l40s", "a800")}
+    low = {card: [plan for plan in plans if "fp8 products" in changes(plan)] for card, plans in found.items()}
+    assert {plan.config.precision.name for plan in low["h100"]} == {"fp8", "fp8_pure"}
+    assert {plan.config.engine.name for plan in low["h100"] + low["l40s"]} == {"torch"}
+    assert all(plan.techniques.compilation for plan in low["h100"])
+    assert low["l40s"]
+    assert not low["a800"]
+    assert max(found["h100"], key=lambda plan: plan.predicted.rate) in low["h100"]
+
+
+def test_fp8_is_no_option_where_the_precision_is_typed() -> None:
+    found = options_of("model=1b", "hardware=h100", "hardware.devices_per_node=1", "precision=bf16_mixed")
+    assert {plan.config.precision.name for plan in found} == {"bf16_mixed"}
+
+
+def test_fp8_takes_the_compiler_that_the_method_leaves_out_or_none() -> None:
+    found = options_of("model=1b", "hardware=h100", "hardware.devices_per_node=1", "engine=torch", "method=F")
+    low = [plan for plan in found if plan.config.precision.linears]
+    assert low
+    assert {plan.method for plan in found} == {"F"}
