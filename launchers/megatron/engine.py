@@ -10,7 +10,7 @@ from llmexp.dtypes import bytes_of
 from llmexp.launch.commands import ranks_of
 from llmexp.method import Method, Techniques
 from llmexp.record.plan import Command
-from llmexp.schema import CpKind, HfModel, MixtralModel
+from llmexp.schema import CpKind, MixtralModel, SizedModel
 from llmexp.schema.machine import BLACKWELL
 from llmexp.training.config import AdamW, TargetOptimizer, TrainingConfig
 from llmexp.training.engine import TrainingEngine
@@ -110,7 +110,7 @@ class MegatronEngine(TrainingEngine):
 
 def _shape(config: TrainingConfig) -> dict[str, Any]:
     model = config.model
-    if isinstance(model, HfModel):
+    if not isinstance(model, SizedModel):
         return {}
     return {
         "num_layers": model.num_layers,

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import fields
 from typing import Any
 
 import torch
 from accelerate import init_empty_weights
+from huggingface_hub.errors import StrictDataclassError
 from torch import nn
 from transformers import (
+    CONFIG_MAPPING,
     AutoConfig,
     AutoModelForCausalLM,
     LlamaConfig,
@@ -27,7 +30,7 @@ from llmexp.launchers.models import targets
 from llmexp.launchers.models.hub import folder_of
 from llmexp.launchers.models.quantize import quantized_linear
 from llmexp.launchers.models.weights import WeightSource
-from llmexp.schema import HfModel, MixtralModel, ModelConfig, SizedModel
+from llmexp.schema import FamilyModel, HfModel, MixtralModel, ModelConfig, SizedModel
 
 CONFIGURATIONS = {"llama": LlamaConfig, "qwen3": Qwen3Config, "mixtral": MixtralConfig}
 
@@ -36,6 +39,8 @@ def configuration(model: ModelConfig) -> PreTrainedConfig:
     """Translate the model's section to transformers; for architecture hf read it from model.path."""
     if isinstance(model, HfModel):
         return _published(model)
+    if isinstance(model, FamilyModel):
+        return _of_family(model)
     return CONFIGURATIONS[model.architecture](
         vocab_size=model.vocab_size,
         hidden_size=model.hidden_size,
@@ -66,6 +71,20 @@ def _published(model: HfModel) -> PreTrainedConfig:
             else str(error).splitlines()[0]
         )
         raise ConfigError(f"model.path={path}: {why}") from None
+
+
+def _of_family(model: FamilyModel) -> PreTrainedConfig:
+    """Return transformers' configuration of the fields; raise ConfigError for one that it does not take."""
+    kind = CONFIG_MAPPING[model.architecture]
+    # The modules of Qwen3 with experts ask for head_dim, which their class does not list.
+    takes = {field.name for field in fields(kind)} | {"head_dim"}
+    unknown = next((name for name in model.config if name not in takes), None)
+    if unknown is not None:
+        raise ConfigError(f"model.config.{unknown} is no field of transformers' {kind.__name__}")
+    try:
+        return kind(**model.config)
+    except (StrictDataclassError, KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"model.config of architecture {model.architecture}: {str(error).splitlines()[-1]}") from None
 
 
 def _experts(model: SizedModel) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from llmexp.method import Method, Techniques
-from llmexp.schema import HfModel
+from llmexp.schema import SizedModel
 from llmexp.training.config import TrainingConfig
 from llmexp.training.plan.schedules import ANY, EVEN_ROUNDS, NO_FEWER_THAN_STAGES, Passes
 
@@ -36,7 +36,7 @@ ARCHITECTURES = ("llama", "qwen3", "mixtral")
 def unpipelined(config: TrainingConfig, techniques: Techniques) -> str | None:
     """Say why a model cannot be cut into stages."""
     model = config.model
-    if isinstance(model, HfModel) or model.target:
+    if not isinstance(model, SizedModel) or model.target:
         return (
             f"engine=torch cuts models of architecture {', '.join(ARCHITECTURES)} into stages, not model={model.name}"
         )

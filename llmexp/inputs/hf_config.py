@@ -1,4 +1,4 @@
-"""The config.json of a transformers model in a folder here."""
+"""The config.json of a transformers model: of a folder here, or as the configuration gives it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Any
 
 from llmexp.errors import ConfigError
 from llmexp.record.reading import read_json
-from llmexp.schema import HfModel
+from llmexp.schema import FamilyModel, HfModel
 
 
-def config_of(model: HfModel) -> dict[str, Any] | None:
+def config_of(model: HfModel | FamilyModel) -> dict[str, Any] | None:
     """Return what config.json says; None for a hub's name. Raise ConfigError where there is no such file."""
+    if isinstance(model, FamilyModel):
+        return model.config | {"model_type": model.architecture}
     path = Path(model.path).expanduser()
     if not path.exists():
         if path.is_absolute() or model.path.startswith((".", "~")):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llmexp.inputs.hf_config import config_of
-from llmexp.schema import HfModel, ModelConfig
+from llmexp.schema import FamilyModel, HfModel, ModelConfig
 
 # `ModelShape` counts the parameters of these architectures of transformers exactly.
 COUNTABLE = {
@@ -193,7 +193,7 @@ def shape_of(model: ModelConfig) -> ModelShape | None:
     Those are models with a class of their own, which can be counted only once they are built, and transformers models
     of other architectures (`architecture.reading.architecture_of`).
     """
-    if model.target:
+    if model.target or isinstance(model, FamilyModel):
         return None
     if isinstance(model, HfModel):
         return _shape_of_folder(model)

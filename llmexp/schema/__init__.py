@@ -7,7 +7,15 @@ The YAML of `conf/` composes into the configuration of a task, such as `Training
 from __future__ import annotations
 
 from llmexp.schema.machine import HardwareConfig, NodeConfig
-from llmexp.schema.model import AdapterConfig, DenseModel, HfModel, MixtralModel, ModelConfig, SizedModel
+from llmexp.schema.model import (
+    AdapterConfig,
+    DenseModel,
+    FamilyModel,
+    HfModel,
+    MixtralModel,
+    ModelConfig,
+    SizedModel,
+)
 from llmexp.schema.run import EngineConfig, MeasureConfig, RunConfig, TaskConfig
 from llmexp.schema.runtime import ContainerRuntime, HereRuntime, InterpreterRuntime, RuntimeConfig
 from llmexp.schema.section import CpKind, Dtype, EndsAsLayers, Section
@@ -22,6 +30,7 @@ __all__ = [
     "DenseModel",
     "Dtype",
     "EngineConfig",
+    "FamilyModel",
     "HardwareConfig",
     "HereRuntime",
     "HfModel",

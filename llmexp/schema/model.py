@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -118,7 +118,57 @@ class HfModel(_Model):
         return self if self.weights == "pretrained" else None
 
 
-ModelConfig = Annotated[DenseModel | MixtralModel | HfModel, Field(discriminator="architecture")]
+FamilyName = Literal[
+    "mistral",
+    "phi3",
+    "qwen2",
+    "olmo2",
+    "olmo3",
+    "gemma3_text",
+    "qwen3_moe",
+    "gpt_oss",
+    "deepseek_v3",
+    "glm4_moe",
+    "llama4_text",
+    "qwen3_next",
+    "mamba2",
+    "jamba",
+]
+
+
+# The sizes of `SizedModel`, as a config.json names them.
+NAMES_IN_CONFIG = {
+    "vocab_size": "vocab_size",
+    "hidden_size": "hidden_size",
+    "intermediate_size": "intermediate_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "num_kv_heads": "num_key_value_heads",
+    "head_dim": "head_dim",
+    "max_positions": "max_position_embeddings",
+    "rms_norm_eps": "rms_norm_eps",
+    "tie_embeddings": "tie_word_embeddings",
+    "experts_per_token": "num_experts_per_tok",
+}
+
+
+class FamilyModel(_Model):
+    """A model of a family of transformers, given by the fields of its config.json; its weights are random."""
+
+    kinds = tuple(f"architecture {family}" for family in get_args(FamilyName))
+    said = "model={name} is {architecture}"
+    instead = SizedModel.instead | {
+        size: f"set model.config.{field}={{value}}" for size, field in NAMES_IN_CONFIG.items()
+    }
+    checkpoint: ClassVar[None] = None
+
+    architecture: FamilyName
+    config: dict[str, Any] = Field(
+        description="the fields of config.json by transformers' names, without model_type, which `architecture` says"
+    )
+
+
+ModelConfig = Annotated[DenseModel | MixtralModel | FamilyModel | HfModel, Field(discriminator="architecture")]
 
 
 class AdapterConfig(Section):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from llmexp.dtypes import SINGLE
+from llmexp.inputs.architecture import mixers
 from llmexp.inputs.architecture.fields import UncountedError
 from llmexp.inputs.architecture.reading import architecture_of
 from llmexp.inputs.shape import shape_of
@@ -90,13 +91,18 @@ def update_limit(
 def window_limit(
     config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims
 ) -> str | None:
-    """Say why F, whose kernels see whole sequences, cannot be used with a model that attends within windows."""
+    """Say why F cannot be used with a model that attends within windows, or whose heads have sinks.
+
+    Its kernels see whole sequences and no logits besides; transformers refuses sdpa for gpt-oss.
+    """
     if not techniques.flash_attention or not engine.builds_transformers or isinstance(config.model, SizedModel):
         return None
     try:
         made = architecture_of(config.model)
     except UncountedError:
         return None
+    if any(isinstance(layer.mixer, mixers.Attention) and layer.mixer.sinks for layer in made.kinds):
+        return f"F: its kernels have no attention sinks, and model={config.model.name} does: leave F out"
     longest = max(config.data.seq_len, *(config.data.seq_len_schedule or (0,)))
     sizes = [layer.mixer.reach.size for layer in made.kinds if layer.mixer.reach and layer.mixer.reach.size]
     if made.attends_all(longest):

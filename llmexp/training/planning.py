@@ -7,6 +7,7 @@ from typing import Any
 
 from llmexp.errors import ConfigError, unknown
 from llmexp.inputs import files, instructions
+from llmexp.inputs.architecture.given import check_given
 from llmexp.inputs.checkpoint import local_checkpoint
 from llmexp.inputs.shape import ModelShape, shape_of
 from llmexp.method import Method, Techniques
@@ -44,6 +45,7 @@ from llmexp.training.predict import predict
 
 def plan_training(config: TrainingConfig) -> TrainingPlan:
     """Plan one run, which may be a skip; raises ConfigError for a configuration that cannot run."""
+    check_given(config.model)
     method = Method.parse(config.method, config.task.name)
     techniques, engine = method.techniques, training_engine(config)
     dims = ParallelDims.of(config, engine.schedules, engine.cp_chunks)

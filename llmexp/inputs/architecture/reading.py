@@ -10,7 +10,7 @@ from llmexp.inputs.architecture.families import dense, recurrent, sparse
 from llmexp.inputs.architecture.fields import Fields, UncountedError
 from llmexp.inputs.architecture.model import Architecture
 from llmexp.inputs.hf_config import config_of
-from llmexp.schema import ModelConfig, SizedModel
+from llmexp.schema import HfModel, ModelConfig, SizedModel
 
 READERS: Mapping[str, Callable[[Fields], Architecture]] = {
     "llama": dense.llama,
@@ -57,8 +57,8 @@ def architecture_of(model: ModelConfig) -> Architecture:
         raise UncountedError(f"model={model.name} is built by code of its own")
     config = config_of(model)
     if config is None:
-        raise UncountedError(f"model.path={model.path} is not here, and llmexp reads the config.json of a folder")
-    if model.trust_remote_code and config.get("auto_map"):
+        raise UncountedError(f"model={model.name} is not here, and llmexp reads the config.json of a folder")
+    if isinstance(model, HfModel) and model.trust_remote_code and config.get("auto_map"):
         raise UncountedError("config.json: auto_map names code of the model's own")
     made = read_architecture(config)
     if made.besides:

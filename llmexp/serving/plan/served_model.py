@@ -16,7 +16,7 @@ from llmexp.inputs.architecture.reading import read_architecture
 from llmexp.inputs.checkpoint import Checkpoint
 from llmexp.inputs.shape import shape_of
 from llmexp.record.reading import read_json
-from llmexp.schema import HfModel, ModelConfig
+from llmexp.schema import FamilyModel, HfModel, ModelConfig, SizedModel
 
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
@@ -83,14 +83,15 @@ class CheckpointModel:
 
 def served_model(model: ModelConfig) -> ServedModel:
     """Return the model of a run of task=serve; raises ConfigError for one that cannot be served."""
-    if not isinstance(model, HfModel):
+    if isinstance(model, SizedModel):
         return model
-    folder = Path(model.path).expanduser()
-    if model.checkpoint is None or model.target:
+    if isinstance(model, FamilyModel) or model.checkpoint is None or model.target:
+        folder_name = "<folder>" if isinstance(model, FamilyModel) else model.path
         raise ConfigError(
-            f"model={model.name}: task=serve takes a folder's own weights (model={model.path}), or models that are "
+            f"model={model.name}: task=serve takes a folder's own weights (model={folder_name}), or models that are "
             "given by their sizes, such as model=7b"
         )
+    folder = Path(model.path).expanduser()
     if not folder.is_dir():
         raise ConfigError(
             f"model.path={model.path}: task=serve needs a local folder, and this is not one: download the model first "

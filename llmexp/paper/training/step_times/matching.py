@@ -13,7 +13,7 @@ from llmexp.paper.training.step_times.measured import MeasuredTimes
 from llmexp.record.breakdown import RunBreakdown
 from llmexp.record.result import RunStatus
 from llmexp.report.breakdown.parts import breakdown_of
-from llmexp.schema.model import HfModel
+from llmexp.schema.model import SizedModel
 from llmexp.training.report.row import TrainingRow
 
 SWEEP = "paper_modules"
@@ -50,7 +50,7 @@ class Place:
     def measured(self, row: TrainingRow) -> MeasuredTimes | None:
         """Return what a run measured; None where it has no breakdown."""
         model, found = row.plan.config.model, self.breakdowns.get(row.id)
-        return MeasuredTimes(found, None if isinstance(model, HfModel) else model.num_layers) if found else None
+        return MeasuredTimes(found, model.num_layers if isinstance(model, SizedModel) else None) if found else None
 
 
 def places(rows: Iterable[TrainingRow]) -> list[Place]:
