@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from llmexp.dtypes import SINGLE
-from llmexp.inputs.architecture import mixers
+from llmexp.inputs.architecture import mixers, model
 from llmexp.inputs.architecture.fields import UncountedError
 from llmexp.inputs.architecture.reading import architecture_of
 from llmexp.inputs.shape import shape_of
@@ -103,6 +103,12 @@ def window_limit(
         return None
     if any(isinstance(layer.mixer, mixers.Attention) and layer.mixer.sinks for layer in made.kinds):
         return f"F: its kernels have no attention sinks, and model={config.model.name} does: leave F out"
+    if config.hardware.device == "cpu" and any(map(_latent_values_differ, made.kinds)):
+        return (
+            f"F: on a CPU torch's kernel takes values only as wide as keys, not model={config.model.name}: leave F out"
+        )
+    if not any(isinstance(layer.mixer, mixers.Attention | mixers.LatentAttention) for layer in made.kinds):
+        return f"F: model={config.model.name} has no attention: leave F out"
     longest = max(config.data.seq_len, *(config.data.seq_len_schedule or (0,)))
     sizes = [layer.mixer.reach.size for layer in made.kinds if layer.mixer.reach and layer.mixer.reach.size]
     if made.attends_all(longest):
@@ -111,6 +117,11 @@ def window_limit(
         f"F: its kernels see whole sequences, and model={config.model.name} attends within {min(sizes)} tokens: set "
         f"data.seq_len={min(sizes)} or less, or leave F out"
     )
+
+
+def _latent_values_differ(layer: model.Layer) -> bool:
+    mixer = layer.mixer
+    return isinstance(mixer, mixers.LatentAttention) and mixer.value_dim != mixer.plain_dim + mixer.rotary_dim
 
 
 def liger_limit(

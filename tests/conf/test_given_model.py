@@ -130,6 +130,19 @@ def test_gpt_oss_is_not_planned_with_flash_attention():
     assert "attention sinks" in skip.reason
 
 
+def test_deepseek_v3_is_not_planned_with_flash_attention_on_a_cpu():
+    skip = make_plan("model=deepseek-v3", "method=F", "hardware=cpu").skip
+    assert skip
+    assert "takes values only as wide as keys" in skip.reason
+    assert make_plan("model=deepseek-v3", "method=F", "hardware=h100").skip is None
+
+
+def test_mamba_is_not_planned_with_flash_attention():
+    skip = make_plan("model=mamba2-2.7b", "method=F").skip
+    assert skip
+    assert "has no attention" in skip.reason
+
+
 def test_a_given_model_is_not_served():
     with pytest.raises(ConfigError, match=r"task=serve takes a folder's own weights"):
         make_plan("task=serve", "model=gemma3-1b", "engine=vllm", "hardware=h100")
