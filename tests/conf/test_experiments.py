@@ -265,6 +265,15 @@ def test_gpu_ablation_is_planned_with_a_lever_more_in_each_row(card):
     ]
 
 
+@pytest.mark.parametrize("card", ["h100", "h200"])
+def test_gpu_moe_is_planned_on_eight_cards_which_it_fits(card):
+    found = plans("experiment=gpu_moe", f"hardware={card}")
+    assert {(plan.dims.world_size, plan.config.data.seq_len, plan.skip) for plan in found} == {(8, 4096, None)}
+    assert len({plan.id for plan in found}) == len(found) == 6
+    sparse = {plan.config.model.name for plan in found if plan.active_parameters < plan.parameters}
+    assert sparse == {"qwen3-30b-a3b", "moonlight-16b-a3b", "gpt-oss-20b"}
+
+
 def test_gpu_finetune_is_what_one_card_can_hold_with_the_papers_batch_first():
     found = plans("experiment=gpu_finetune", "hardware=h200")
     assert {(plan.dims.world_size, plan.config.data.seq_len, plan.config.task.name, plan.skip) for plan in found} == {
