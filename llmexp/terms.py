@@ -78,6 +78,7 @@ _WORDS = {
         "method=Z2+O or method=Z3+O": "offload cpuoffload offloadoptimizer",
         "kernels.liger=true": "liger useliger useligerkernel",
         "kernels.fused_accumulation=true": "gradientaccumulationfusion fusedwgrad wgradaccumulation",
+        "kernels.chunked_loss=true": "linearcrossentropy chunkedcrossentropy cutcrossentropy",
         "optimizer=<option>": "optim",
         "hydra/launcher=slurm": "slurm launcher sbatch",
         "hydra.launcher.partition, with hydra/launcher=slurm": "partition",

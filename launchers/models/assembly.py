@@ -12,6 +12,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from llmexp.launchers.attention.choice import ULYSSES, implementation
 from llmexp.launchers.models import building, targets
+from llmexp.launchers.models.chunked_loss import use_chunked_loss
 from llmexp.launchers.models.compiled import compile_regions
 from llmexp.launchers.models.matrix_optimizer import Groups, MatricesAndRest, matrices_and_rest
 from llmexp.launchers.models.weights import weights_of
@@ -61,7 +62,7 @@ def _kind(plan: TrainingPlan, device: torch.device) -> tuple[PreTrainedConfig, t
 
 
 def with_atoms(model: PreTrainedModel, plan: TrainingPlan) -> PreTrainedModel:
-    """Return the model with Liger's kernels, recomputation, model hooks and an adapter, before an engine takes it.
+    """Return the model with other kernels, recomputation, model hooks and an adapter, before an engine takes it.
 
     Atom C comes last, by `compile_atom`.
     """
@@ -71,6 +72,8 @@ def with_atoms(model: PreTrainedModel, plan: TrainingPlan) -> PreTrainedModel:
         from liger_kernel.transformers import _apply_liger_kernel_to_instance  # installed on GPU machines only
 
         _apply_liger_kernel_to_instance(model=model)
+    if plan.config.kernels.chunked_loss:
+        use_chunked_loss(model)
     if techniques.recomputation:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     for atom in method.atoms:

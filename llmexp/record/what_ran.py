@@ -48,6 +48,8 @@ class WhatRan(TypedDict, total=False):
     activation_offload_bytes: int
     accumulated_products: int
     """The products that added to gradients in place in the last step, as their operator counted them."""
+    loss_chunks: int
+    """The chunks of tokens in which the head computed the loss of the last pass."""
     compiled_graphs: int
     graph_breaks: int
 

@@ -145,6 +145,27 @@ def liger_limit(
     return f"kernels.liger=true: {reason}" if reason else None
 
 
+def chunked_loss_limit(
+    config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims
+) -> str | None:
+    """Say why kernels.chunked_loss, which changes the head and the loss of a transformers model, cannot be used."""
+    if not config.kernels.chunked_loss:
+        return None
+    cut = next((name for name in ("tp", "pp", "cp") if dims.degrees.get(name, 1) > 1), "")
+    why = {
+        f"it changes models of transformers, not those of engine={engine.name}: set engine=torch or engine=deepspeed": (
+            not engine.builds_transformers
+        ),
+        f"it takes architecture {', '.join(LIGER_ARCHITECTURES)}, not model={config.model.name}, which may change its "
+        "logits before the loss": config.model.architecture not in LIGER_ARCHITECTURES
+        or config.model.target is not None,
+        f"it needs the whole head and whole sequences on a rank: set parallelism.{cut}=1": bool(cut),
+        "Liger computes the loss in chunks itself: leave one of them out": config.kernels.liger,
+    }
+    reason = next((reason for reason, holds in why.items() if holds), None)
+    return f"kernels.chunked_loss=true: {reason}" if reason else None
+
+
 def fused_accumulation_limit(
     config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims
 ) -> str | None:

@@ -19,6 +19,7 @@ from llmexp.training.config import DataConfig, InstructionsData, TextData, Train
 from llmexp.training.engine import TrainingEngine
 from llmexp.training.knobs import (
     activation_offload_limit,
+    chunked_loss_limit,
     degrees_limit,
     dtype_limit,
     flash_limit,
@@ -106,6 +107,7 @@ def _skip(config: TrainingConfig, engine: TrainingEngine, techniques: Techniques
         flash_limit,
         window_limit,
         liger_limit,
+        chunked_loss_limit,
         fused_accumulation_limit,
         tf32_limit,
         linears_limit,

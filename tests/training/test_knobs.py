@@ -18,6 +18,7 @@ FP8 = "precision=fp8"
 ADDED = "kernels.fused_accumulation=true"
 ONE_RANK = ["engine=torch", "parallelism.dp=1", "batch.accumulation=2"]
 CLIPPED = "optimizer.clip_norm=1.0"
+CHUNKED = "kernels.chunked_loss=true"
 OFFLOAD, LIGER, CUDNN = "memory.activation_offload=true", "kernels.liger=true", "kernels.flash=cudnn"
 
 
@@ -45,6 +46,10 @@ def plan(*words: str) -> TrainingPlan:
         ([ADDED, *ONE_RANK, "method=Q"], "Q, L, QL and P do not train the layers' matrices: leave it out"),
         ([ADDED, *ONE_RANK, "method=L", "task=finetune", "data=synthetic"], "do not train the layers' matrices"),
         ([ADDED, *ONE_RANK, LIGER, "hardware=a800"], "Liger's loss makes the gradient of the head itself"),
+        ([CHUNKED, "engine=megatron"], "not those of engine=megatron: set engine=torch or engine=deepspeed"),
+        ([CHUNKED, "engine=torch", "parallelism.pp=2", "batch.accumulation=2"], "set parallelism.pp=1"),
+        ([CHUNKED, "parallelism.cp=2"], "set parallelism.cp=1"),
+        ([CHUNKED, LIGER, "hardware=a800"], "Liger computes the loss in chunks itself"),
         ([CUDNN, "method=F"], "it is for GPUs"),
         ([CUDNN, "hardware=h100"], "add F to the method"),
         ([CUDNN, "hardware=h100", "method=F", "engine=megatron"], "not those of engine=megatron"),

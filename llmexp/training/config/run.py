@@ -110,6 +110,9 @@ class KernelsConfig(Section):
             "engine=torch on one rank"
         ),
     )
+    chunked_loss: bool = Field(
+        False, description="the head computes loss and gradients in chunks of 1024 tokens, so that few logits exist"
+    )
 
 
 class BatchConfig(Section):

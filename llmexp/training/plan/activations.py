@@ -23,6 +23,8 @@ MEGATRON = "megatron"
 # What the loss holds at its peak for each logit, in fp32: the log-softmax, its gradient, and the gradient from which
 # that is made. Of these backward needs the first from forward on.
 LOSS_COPIES, KEPT_LOSS_COPIES = 3, 1
+# The tokens whose logits exist together with kernels.chunked_loss.
+LOSS_ROWS = 1024
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,7 @@ def unknown_on_cpu(plan: TrainingPlan) -> str:
         f"optimizer={config.optimizer.name}": config.optimizer.kinds != ("AdamW",),
         "kernels.liger": config.kernels.liger,
         "kernels.fused_accumulation": config.kernels.fused_accumulation,
+        "kernels.chunked_loss": config.kernels.chunked_loss,
         "memory.activation_offload": config.memory.activation_offload,
     }
     found = next((what for what, is_so in reasons.items() if is_so), "")

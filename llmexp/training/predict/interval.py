@@ -69,6 +69,7 @@ def _is_like_fitted(plan: TrainingPlan) -> bool:
         or not isinstance(config.optimizer, AdamW)
         or config.kernels.liger
         or config.kernels.fused_accumulation
+        or config.kernels.chunked_loss
         or config.memory.activation_offload
         or set(plan.atom_codes) & set(_NOT_PUBLISHED)
     )
