@@ -15,7 +15,7 @@ from documents import PAGES, ROOT, name, prose
 WRITTEN = [page for page in PAGES if page.parent in (ROOT, ROOT / "docs")] + [ROOT / "CONTRIBUTING.md"]
 MOST_WORDS = 25
 # Without code and the bars of tables: what one reads in some two hours.
-MOST_WORDS_OF_ALL = 35_500
+MOST_WORDS_OF_ALL = 36_000
 # Words of a private dialect, with the field's or a plain one.
 PRIVATE = {
     "surely": "certain, or nothing",

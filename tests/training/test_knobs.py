@@ -139,8 +139,7 @@ def test_hardware_without_fp8_emulates_it(hardware: str, emulated: bool) -> None
     assert made.skip is None
     assert made.emulates == emulated
     assert made.engine_config["float8"] == {"recipe": "tensorwise", "emulate": emulated, "pad_inner_dim": True}
-    assert made.predicted is None
-    assert (made.peak_flops_per_s is None) == emulated
+    assert (made.predicted is None) == (made.peak_flops_per_s is None) == emulated
 
 
 def test_fp8_states_take_the_bytes_of_those_in_bf16() -> None:
