@@ -78,7 +78,7 @@ def test_the_defaults_are_valid_and_frozen(container):
         ("batch", "mikro", 1, "unknown key 'batch.mikro': did you mean batch.micro?"),
         ("model", "num_kv_heads", 3, "model.num_heads=4 is not a multiple of model.num_kv_heads=3"),
         ("model", "hidden_size", None, "model.hidden_size is missing"),
-        ("model", "architecture", "gpt", "model.architecture=gpt: must be one of llama, qwen3, mixtral, hf"),
+        ("model", "architecture", "gpt", "model.architecture=gpt: must be one of llama, qwen3, mixtral, mistral, phi3"),
         (
             "model",
             "architecture",

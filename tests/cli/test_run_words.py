@@ -97,7 +97,7 @@ def test_help_lists_options_and_groups_of_ones_own(llmexp, here: Path):
         (here / "mine" / name).write_text("defaults: []\n")
     _, out, _ = llmexp("--config-dir", "mine", "--help", "all")
     assert "fruit: apple" in out
-    assert "qwen3-8b, small, tiny" in out
+    assert "qwen3-8b, qwen3-next-80b-a3b, small, tiny" in out
     assert "did you mean model=small?" in llmexp("--config-dir", "mine", "small")[2]
 
 

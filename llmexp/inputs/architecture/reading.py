@@ -57,7 +57,8 @@ def architecture_of(model: ModelConfig) -> Architecture:
         raise UncountedError(f"model={model.name} is built by code of its own")
     config = config_of(model)
     if config is None:
-        raise UncountedError(f"model={model.name} is not here, and llmexp reads the config.json of a folder")
+        place = model.path if isinstance(model, HfModel) else model.name
+        raise UncountedError(f"model.path={place} is not here, and llmexp reads the config.json of a folder")
     if isinstance(model, HfModel) and model.trust_remote_code and config.get("auto_map"):
         raise UncountedError("config.json: auto_map names code of the model's own")
     made = read_architecture(config)
