@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
@@ -77,7 +77,8 @@ def _of_family(model: FamilyModel) -> PreTrainedConfig:
     """Return transformers' configuration of the fields; raise ConfigError for one that it does not take."""
     kind = CONFIG_MAPPING[model.architecture]
     # The modules of Qwen3 with experts ask for head_dim, which their class does not list.
-    takes = {field.name for field in fields(kind)} | {"head_dim"}
+    # Classes of older versions are no dataclasses, and do not tell.
+    takes = {field.name for field in fields(kind)} | {"head_dim"} if is_dataclass(kind) else set(model.config)
     unknown = next((name for name in model.config if name not in takes), None)
     if unknown is not None:
         raise ConfigError(f"model.config.{unknown} is no field of transformers' {kind.__name__}")
