@@ -56,16 +56,7 @@ def plan_training(config: TrainingConfig) -> TrainingPlan:
     _check_targets(config, techniques, shape)
     check_schedule(config)
     check_keeping(config, techniques, dims, engine_keeps=engine.keeps_weights)
-    run = CountedRun(
-        config=config,
-        techniques=techniques,
-        dims=dims,
-        storage=_storage(config, engine, techniques),
-        moments=moment_bytes(config, techniques),
-        builds_model=engine.builds_model,
-        # A layer in fp8 keeps what backward needs after it has multiplied, so that the last one multiplies again too.
-        recomputes_whole=engine.recomputes_whole(techniques) or config.precision.linears is not None,
-    )
+    run = _counted(config, engine, techniques, dims)
     native = _merged(engine.native_config(config, techniques, dims), config.engine.options)
     contents = _contents(config)
     made = TrainingPlan(
@@ -87,6 +78,19 @@ def plan_training(config: TrainingConfig) -> TrainingPlan:
         **_counts(shape, run, method).in_plan,
     )
     return made if made.skip else made.model_copy(update={"predicted": predict(made)})
+
+
+def _counted(config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims) -> CountedRun:
+    return CountedRun(
+        config=config,
+        techniques=techniques,
+        dims=dims,
+        storage=_storage(config, engine, techniques),
+        moments=moment_bytes(config, techniques),
+        builds_model=engine.builds_model,
+        # A layer in fp8 keeps what backward needs after it has multiplied, so that the last one multiplies again too.
+        recomputes_whole=engine.recomputes_whole(techniques) or config.precision.linears is not None,
+    )
 
 
 def training_engine(config: TrainingConfig) -> TrainingEngine:

@@ -144,13 +144,7 @@ def work_of(plan: TrainingPlan) -> Work:
         attention_flops=tokens * layers.attention_flops(seq_len) * share if flash else 0.0,
         seq_len=seq_len,
         hidden_bytes=tokens * layers.hidden_size * count * _kept_whole(plan) * _width(element),
-        moved_bytes=_MOVES
-        * tokens
-        * layers.hidden_size
-        * layers.experts_per_token
-        * layers.routed
-        * stage.share
-        * element,
+        moved_bytes=_moved_elements(layers, tokens) * stage.share * element,
         fused=float(flash),
         compiled=float(techniques.compilation or config.kernels.liger),
         megatron=float(engine == MEGATRON),
@@ -176,6 +170,11 @@ def work_of(plan: TrainingPlan) -> Work:
         host_parameters=state.on_host,
         fetched_parameters=float(layers.parameters) if techniques.offload_parameters else 0.0,
     )
+
+
+def _moved_elements(layers: Layers, tokens: float) -> float:
+    """Return the elements of tokens' copies that are moved to their experts and back."""
+    return _MOVES * tokens * layers.hidden_size * layers.experts_per_token * layers.routed
 
 
 def _trained(plan: TrainingPlan, layers: Layers) -> Trained:
