@@ -122,8 +122,18 @@ class Formula:
         if self.config.kernels.liger:
             # Liger's loss makes logits of few tokens at a time and keeps the gradient of its input instead.
             return self.tokens * (self._norm() + self.residual * self.element), 0.0
+        if self.config.kernels.chunked_loss:
+            return self.chunked_head()
         kept = self._norm() + self.residual * self.element * trains
         return self.tokens * kept + KEPT_LOSS_COPIES * logits, (LOSS_COPIES - KEPT_LOSS_COPIES) * logits
+
+    def chunked_head(self) -> tuple[float, float]:
+        """Return the head's bytes where forward makes the gradients: they are kept, and few logits exist at a time."""
+        hidden, trains = self.residual * self.element, self.techniques.adapter is None
+        kept = self.tokens * (self._norm() + hidden) + self.shape.vocab_size * hidden * trains
+        # A chunk's logits, their copy in fp32 where they have another dtype, and its log-softmax; the head's input too.
+        copies = FP32 * (1 + (self.element != FP32)) + self.element
+        return kept, min(LOSS_ROWS, self.tokens) * self.shape.vocab_size * copies + self.tokens * hidden
 
     def mask(self) -> float:
         """Return the bytes of the causal mask, which all layers share, where they keep it to attend again."""

@@ -52,6 +52,8 @@ GATHERED = (
 PURE, MIXED = "precision=bf16_pure", "precision=bf16_mixed"
 FA2 = f"{PURE} kernels.flash=fa2"
 TWICE = f"{MIXED} batch.accumulation=2"
+# All logits together would be more than the layers hold.
+CHUNKED = "kernels.chunked_loss=true model.vocab_size=32768 data.seq_len=4096"
 IN_BACKGROUND = f"{MIXED} +engine.options.zero_optimization.overlap_comm=true"
 # By engine, ranks, method and words: how often the host waits for the device in a step.
 RUNS = {
@@ -65,6 +67,8 @@ RUNS = {
     ("torch", 1, "F+R", MIXED): 0,
     ("torch", 1, "F+R", f"{PURE} kernels.fused_accumulation=true batch.accumulation=2"): 0,
     ("torch", 1, "F", f"{PURE} memory.activation_offload=true"): 0,
+    ("torch", 1, "F", f"{PURE} {CHUNKED}"): 0,
+    ("deepspeed", 8, "F+R+Z3", f"{MIXED} {CHUNKED}"): 3,
     ("torch", 1, "Z3", MIXED): 0,
     ("torch", 8, "Z2", MIXED): 0,
     ("torch", 8, "F+R+Z3", MIXED): 0,
@@ -152,6 +156,14 @@ def test_the_plan_knows_what_lives_on_the_device_at_the_worst_moment(
     fit, most = fit_of(made, made.batch.micro), max(observed(name_of(run))["peaks"].values())
     assert fit is not None
     assert 0.999 * fit.state <= most <= 1.05 * (fit.tensors + fit.waste)
+
+
+@pytest.mark.parametrize("run", [slow(run) for run in RUNS if CHUNKED in run[3]])
+def test_a_loss_in_chunks_takes_what_the_plan_counts(observed: Callable[[str], Observed], run: Run) -> None:
+    made = plan(*run)
+    fit = fit_of(made, made.batch.micro)
+    assert fit is not None
+    assert max(observed(name_of(run))["peaks"].values()) == pytest.approx(fit.tensors, rel=0.05)
 
 
 def test_a_rank_measures_from_its_first_step_to_its_summary(observed: Callable[[str], Observed]) -> None:
