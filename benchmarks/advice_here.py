@@ -1,8 +1,9 @@
-"""`python -m benchmarks.advice_here FOLDER` asks on this processor whether three deciding runs hold the best option.
+"""`python -m benchmarks.advice_here FOLDER [MODEL]` asks here whether three deciding runs hold the best option.
 
-FOLDER has `llmexp task=micro hardware=cpu micro.ranks=1 measure.threads_per_rank=1`. All configurations are measured
-into it, in turns. Truth is the processor time of their steps, which other programs change little. Trials resample
-repeats and steps. One counts where its best option is among those that `llmexp advise --run` would measure.
+MODEL is `tiny` or `125m`. FOLDER has `llmexp task=micro hardware=cpu micro.ranks=1 measure.threads_per_rank=1`. All
+configurations are measured into it, in turns. Truth is the processor time of their steps, which other programs change
+little. Trials resample repeats and steps. One counts where its best option is among those that `llmexp advise --run`
+would measure.
 """
 
 from __future__ import annotations
@@ -26,12 +27,42 @@ from llmexp.record.plan import RunPlan
 from llmexp.sweep.cost import Cost
 from llmexp.training.plan.training_plan import TrainingPlan
 
-SWEEP, GOAL, TRIALS = "exhaustive", Goal("tokens_per_s"), 20
-METHODS, BATCHES, ENGINES = ("Naive", "F", "R", "F+R", "F+Z2+O"), (1, 4, 16), ("deepspeed", "torch")
-_WORK = ("model=tiny", "data=synthetic", "data.seq_len=128", "tracking=none", f"sweep.name={SWEEP}")
+GOAL, TRIALS = Goal("tokens_per_s"), 20
+METHODS, ENGINES = ("Naive", "F", "R", "F+R", "F+Z2+O"), ("deepspeed", "torch")
+_WORK = ("data=synthetic", "data.seq_len=128", "tracking=none")
 _MACHINE = ("hardware=cpu", "hardware.devices_per_node=1", "measure.threads_per_rank=1")
-_PROTOCOL = ("measure.warmup_steps=2", "measure.steps=8", "measure.repeats=2", "measure.order=interleaved")
-_QUIETLY = ("sweep.pilot=false", "measure.profile=false")
+_QUIETLY = ("sweep.pilot=false", "measure.profile=false", "measure.order=interleaved")
+
+
+@dataclass(frozen=True)
+class Exhaustive:
+    """All configurations of a model, and how each is measured."""
+
+    model: str
+    batches: Sequence[int]
+    protocol: Sequence[str]
+
+    @property
+    def sweep(self) -> str:
+        """The name of its sweep."""
+        return f"exhaustive-{self.model}"
+
+    def options(self) -> list[list[str]]:
+        """Return the words of every configuration."""
+        return [
+            [f"method={method}", f"batch.micro={batch}", f"engine={engine}"]
+            for method, batch, engine in product(METHODS, self.batches, ENGINES)
+        ]
+
+    def words(self) -> list[str]:
+        """Return the words that all configurations have."""
+        return [f"model={self.model}", f"sweep.name={self.sweep}", *_WORK, *_MACHINE, *self.protocol, *_QUIETLY]
+
+
+MODELS = {
+    "tiny": Exhaustive("tiny", (1, 4, 16), ("measure.warmup_steps=2", "measure.steps=16", "measure.repeats=4")),
+    "125m": Exhaustive("125m", (1, 2, 4), ("measure.warmup_steps=1", "measure.steps=5", "measure.repeats=2")),
+}
 
 
 @dataclass(frozen=True)
@@ -66,19 +97,15 @@ class Trial:
     """Whether a second draw of all configurations has the same best one."""
 
 
-def measure(outputs: Path) -> int:
+def measure(outputs: Path, exhaustive: Exhaustive) -> int:
     """Measure all configurations in turns; what has an answer is kept."""
-    options = [
-        [f"method={method}", f"batch.micro={batch}", f"engine={engine}"]
-        for method, batch, engine in product(METHODS, BATCHES, ENGINES)
-    ]
-    typed = [*_WORK, *_MACHINE, *_PROTOCOL, *_QUIETLY, f"sweep.outputs={outputs}"]
-    return clocked(sweep_words(typed, options), outputs / SWEEP)
+    typed = [*exhaustive.words(), f"sweep.outputs={outputs}"]
+    return clocked(sweep_words(typed, exhaustive.options()), outputs / exhaustive.sweep)
 
 
-def truths(outputs: Path) -> list[Truth]:
+def truths(sweep: Path) -> list[Truth]:
     """Return the configurations that were measured, each with the prediction of before."""
-    return [truth for run in find_runs(outputs / SWEEP) if (truth := _truth(run))]
+    return [truth for run in find_runs(sweep) if (truth := _truth(run))]
 
 
 def _truth(run: RunFolder) -> Truth | None:
@@ -108,9 +135,9 @@ def trial(measured: Sequence[Truth], rng: np.random.Generator, count: int = FINA
 
 def main(words: Sequence[str]) -> None:
     """Measure what is missing, and print each configuration and the trials."""
-    outputs = Path(words[0])
-    measure(outputs)
-    measured = sorted(truths(outputs), key=lambda truth: -truth.rate)
+    outputs, exhaustive = Path(words[0]), MODELS[words[1] if words[1:] else "tiny"]
+    measure(outputs, exhaustive)
+    measured = sorted(truths(outputs / exhaustive.sweep), key=lambda truth: -truth.rate)
     chosen = chosen_of(measured, FINALISTS)
     for place, truth in enumerate(measured, 1):
         print(_line(place, truth, truth.option.plan.id in chosen))

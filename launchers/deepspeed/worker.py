@@ -24,6 +24,7 @@ from llmexp.launchers.deepspeed.state import offloaded_kinds, state_tensors
 from llmexp.launchers.models import assembly, building
 from llmexp.launchers.models.chunked_loss import chunks_that_ran
 from llmexp.launchers.models.compiled import decoder_layers
+from llmexp.launchers.models.keeping import results_that_were_kept
 from llmexp.launchers.models.quantize import quantization_scales
 from llmexp.launchers.models.weights import weights_of
 from llmexp.launchers.rank.frame import PEERS_TIMEOUT
@@ -123,7 +124,7 @@ class DeepSpeedTraining:
         }
         if stage:
             ran["overlap_comm"] = bool(self.engine.zero_overlap_comm())
-        ran |= chunks_that_ran(self.module)
+        ran |= chunks_that_ran(self.module) | results_that_were_kept(self.module)
         return ran | moved(self._around_forward) | assembly.experts_that_ran(self.module.config)
 
     def _model(self) -> PreTrainedModel:

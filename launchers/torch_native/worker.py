@@ -12,6 +12,7 @@ import torch
 
 from llmexp.launchers.data.packing import model_inputs
 from llmexp.launchers.models.chunked_loss import chunks_that_ran
+from llmexp.launchers.models.keeping import results_that_were_kept
 from llmexp.launchers.rank.frame import join_group
 from llmexp.launchers.torch_native.fully_sharded import FullySharded
 from llmexp.launchers.torch_native.pipelined import PipelinedTraining
@@ -60,7 +61,8 @@ class TorchTraining(TorchState):
     def what_ran(self) -> WhatRan:
         """Return what any layout says, how many bytes went to the host, and how many products added to gradients."""
         added: WhatRan = self.layout.accumulated if isinstance(self.layout, Replicated) else {}
-        return super().what_ran() | moved(self._around_forward) | added | chunks_that_ran(self.module)
+        added |= chunks_that_ran(self.module) | results_that_were_kept(self.module)
+        return super().what_ran() | moved(self._around_forward) | added
 
     @property
     def _completes(self) -> bool:

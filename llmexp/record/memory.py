@@ -37,6 +37,9 @@ class MemoryEstimate(Record):
     standing_gradients: int = Field(
         0, description="gradients on the device when forward ends, because they stay from one pass to the next"
     )
+    made_gradients: int = Field(
+        0, description="gradients on the device when backward ends, without copies for the update"
+    )
     buffers: int = Field(
         0, description="what the engine fills on the device while it computes: buckets, and parameters it has gathered"
     )
@@ -49,6 +52,10 @@ class MemoryEstimate(Record):
         `with_host` adds what lies in host memory, which is the same memory for a CPU rank.
         """
         return self._lasting(with_host) | self._passing(self.standing_gradients) | {"buffers": self.buffers}
+
+    def parts_after_backward(self, *, with_host: bool = False) -> dict[str, int]:
+        """One rank's bytes on the device by part when the first layer's backward ends, activations aside."""
+        return self._lasting(with_host) | self._passing(self.made_gradients) | {"buffers": self.buffers}
 
     def parts_at_update(self, *, with_host: bool = False) -> dict[str, int]:
         """One rank's bytes on the device by part when all gradients exist, without the engine's buffers.

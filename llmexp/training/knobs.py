@@ -166,6 +166,39 @@ def chunked_loss_limit(
     return f"kernels.chunked_loss=true: {reason}" if reason else None
 
 
+def keep_limit(
+    config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims
+) -> str | None:
+    """Say why memory.keep, which chooses among the operators that autograd runs in a layer, cannot be used."""
+    if not config.memory.keep:
+        return None
+    cut, dense = keys_of(dims.cutting("layers", "sequence", "matrices")), ("llama", "qwen3")
+    why = {
+        "it keeps results that R would compute again, and those of F's kernel: add F+R to the method": not (
+            techniques.recomputation and techniques.flash_attention
+        ),
+        f"it changes models of transformers, not those of engine={engine.name}: set engine=torch or engine=deepspeed": (
+            not engine.builds_transformers
+        ),
+        f"it takes architecture {', '.join(dense)}, not model={config.model.name}": (
+            config.model.architecture not in dense or config.model.target is not None
+        ),
+        f"it has not been tried with {cut}: set {cut}=1": bool(cut),
+        "operators are not seen in what C compiles: leave C out": techniques.compilation,
+        "4-bit matrices multiply by operators of their own: leave Q out": techniques.quantization is not None,
+        "products in fp8 have operators of their own: set precision=bf16": config.precision.linears is not None,
+        f"the kernel of kernels.flash={config.kernels.flash} is no operator of torch: leave it out": (
+            config.kernels.flash not in ("auto", "cudnn")
+        ),
+        "Liger's kernels are no operators of torch: leave kernels.liger out": config.kernels.liger,
+        "it has not been tried with memory.activation_offload or kernels.fused_accumulation: leave them out": (
+            config.memory.activation_offload or config.kernels.fused_accumulation
+        ),
+    }
+    reason = next((reason for reason, holds in why.items() if holds), None)
+    return f"memory.keep={config.memory.keep}: {reason}" if reason else None
+
+
 def fused_accumulation_limit(
     config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims
 ) -> str | None:

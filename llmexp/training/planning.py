@@ -24,6 +24,7 @@ from llmexp.training.knobs import (
     dtype_limit,
     flash_limit,
     fused_accumulation_limit,
+    keep_limit,
     liger_limit,
     linears_limit,
     schedule_limit,
@@ -108,6 +109,7 @@ def _skip(config: TrainingConfig, engine: TrainingEngine, techniques: Techniques
     ) or engine.unsupported(config, techniques, dims)
     knobs = (
         activation_offload_limit,
+        keep_limit,
         flash_limit,
         window_limit,
         liger_limit,

@@ -15,7 +15,7 @@ from llmexp.training.plan.training_plan import TrainingPlan
 
 def observe(plan: TrainingPlan, training: Any, device: torch.device) -> dict[str, Any]:
     passes = next(stepping.batches_of(plan, training, 1, device))
-    with FlopCounterMode(display=False, custom_mapping=_uncounted()) as counter:
+    with FlopCounterMode(display=False, custom_mapping=uncounted()) as counter:
         train_step(training, passes, lambda _: None)
     return {
         "flops": counter.get_total_flops(),
@@ -24,7 +24,7 @@ def observe(plan: TrainingPlan, training: Any, device: torch.device) -> dict[str
     }
 
 
-def _uncounted() -> dict[Any, Any]:
+def uncounted() -> dict[Any, Any]:
     """Operators of the CPU that torch's counter does not know.
 
     It counts both halves of them, as of its own flash attention.

@@ -19,6 +19,7 @@ ADDED = "kernels.fused_accumulation=true"
 ONE_RANK = ["engine=torch", "parallelism.dp=1", "batch.accumulation=2"]
 CLIPPED = "optimizer.clip_norm=1.0"
 CHUNKED = "kernels.chunked_loss=true"
+KEPT = "memory.keep=products"
 OFFLOAD, LIGER, CUDNN = "memory.activation_offload=true", "kernels.liger=true", "kernels.flash=cudnn"
 
 
@@ -50,6 +51,17 @@ def plan(*words: str) -> TrainingPlan:
         ([CHUNKED, "engine=torch", "parallelism.pp=2", "batch.accumulation=2"], "set parallelism.pp=1"),
         ([CHUNKED, "parallelism.cp=2"], "set parallelism.cp=1"),
         ([CHUNKED, LIGER, "hardware=a800"], "Liger computes the loss in chunks itself"),
+        ([KEPT, "method=F"], "add F+R to the method"),
+        ([KEPT, "method=R"], "add F+R to the method"),
+        ([KEPT, "method=F+R", "engine=megatron"], "not those of engine=megatron: set engine=torch or engine=deepspeed"),
+        ([KEPT, "method=F+R", "model=tiny-moe"], "it takes architecture llama, qwen3, not model=tiny-moe"),
+        ([KEPT, "method=F+R", "engine=torch", "parallelism.pp=2", "batch.accumulation=2"], "set parallelism.pp=1"),
+        ([KEPT, "method=F+R+C", "engine=torch"], "leave C out"),
+        ([KEPT, "method=F+R+Q"], "leave Q out"),
+        ([KEPT, "method=F+R", FP8, "engine=torch"], "set precision=bf16"),
+        ([KEPT, "method=F+R", "hardware=h100", "kernels.flash=fa2"], "is no operator of torch: leave it out"),
+        ([KEPT, "method=F+R", "hardware=h100", LIGER], "leave kernels.liger out"),
+        ([KEPT, "method=F+R", OFFLOAD], "memory.activation_offload or kernels.fused_accumulation: leave them out"),
         ([CUDNN, "method=F"], "it is for GPUs"),
         ([CUDNN, "hardware=h100"], "add F to the method"),
         ([CUDNN, "hardware=h100", "method=F", "engine=megatron"], "not those of engine=megatron"),

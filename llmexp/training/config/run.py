@@ -86,11 +86,20 @@ class PrecisionConfig(Section):
         return "tf32" if self.tf32 and self.parameters == SINGLE else self.parameters
 
 
+Keep = Literal["attention", "products"]
+
+
 class MemoryConfig(Section):
     """The place where a rank keeps what is not training state."""
 
     activation_offload: bool = Field(
         False, description="keep what backward needs of forward in host memory, except parameters"
+    )
+    keep: Keep | None = Field(
+        None,
+        description=(
+            "results that R keeps instead of computing them again: those of attention, or of all products; None: none"
+        ),
     )
 
 

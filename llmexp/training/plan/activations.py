@@ -37,6 +37,8 @@ class Activations:
     """The most that exists besides at the start of backward: the loss's gradients, or a layer's."""
     on_host: int = 0
     """What waits in host memory where activations are offloaded."""
+    last: int = 0
+    """What exists in the backward of the first layer, the last to run, when the others' gradients all exist."""
 
     @property
     def peak(self) -> int:
@@ -114,6 +116,25 @@ class Formula:
         wide = self.shape.intermediate_size / self.matrix_parts * self._experts_of_token()
         passing = max(passing_of_scores, 3 * wide * self.element * self.tokens) + self._dequantized()
         return Layer(self.residual * self.element * self.tokens, a_token * self.tokens + attended, passing)
+
+    def kept_results(self) -> tuple[float, float]:
+        """Return the bytes of what one layer keeps with memory.keep, and those of it that backward needs itself.
+
+        Other results are kept because they are products: backward needs what follows from them.
+        """
+        keep, shape = self.config.memory.keep, self.shape
+        if keep is None:
+            return 0.0, 0.0
+        # Backward needs the logarithm of each sum of weights, in fp32.
+        attended = (shape.num_heads * shape.head_dim * self.element + shape.num_heads * FP32) * self.tokens
+        if keep == "attention":
+            return attended, attended
+        lora = self.config.adapter.targets if self.techniques.adapter == "lora" else ()
+        narrow = sum(self.config.adapter.rank + shape.matrices[name][1] for name in lora)
+        wide = sum(outputs for _, outputs in shape.matrices.values())
+        needed = shape.num_kv_heads * shape.head_dim + 2 * shape.intermediate_size
+        of_products = self.tokens * self.element
+        return attended + (wide + narrow) * of_products, attended + needed * of_products
 
     def head(self) -> tuple[float, float]:
         """Return the bytes that last norm, head and loss keep, and those that the loss holds besides."""
@@ -224,12 +245,13 @@ def activations(
         layer = share.layer(layer, formula)
     head += formula.mask()
     layers = layers_in_flight(shape.num_layers, dims, config.batch.accumulation)
+    last = layer.kept + layer.again + layer.passing
     if config.memory.activation_offload:
         at_once = max(head + of_loss, (layer.again or layer.kept) + layer.passing)
-        made = Activations(0, round(at_once), round(layers * layer.kept + head))
+        made = Activations(0, round(at_once), round(layers * layer.kept + head), round(last))
     else:
         backward = max(head + of_loss, layer.again + layer.passing)
-        made = Activations(round(layers * layer.kept + head), round(max(0.0, backward - head)))
+        made = Activations(round(layers * layer.kept + head), round(max(0.0, backward - head)), last=round(last))
     for share in shares_of(techniques):
         made = share.activations(made, formula)
     return made

@@ -59,11 +59,12 @@ class _FourBitLora(_Lora):
 
 
 class _Recomputation(Share):
-    """A layer keeps its input, and what backward needs exists for one layer at a time."""
+    """A layer keeps its input and what memory.keep names; what backward needs exists for one layer at a time."""
 
     def layer(self, made: Layer, formula: Formula) -> Layer:
-        """Keep the input."""
-        return replace(made, kept=made.entry, again=made.kept)
+        """Keep the input, and results."""
+        results, needed = formula.kept_results()
+        return replace(made, kept=made.entry + results, again=made.kept - needed)
 
 
 FOUR_BIT, PROMPT, LORA, FOUR_BIT_LORA, RECOMPUTATION = _FourBit(), _Prompt(), _Lora(), _FourBitLora(), _Recomputation()

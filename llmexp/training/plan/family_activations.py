@@ -106,10 +106,12 @@ def family_activations(made: Architecture, config: TrainingConfig, techniques: T
     if techniques.recomputation:
         kept = made.num_layers * formula.residual + formula.masks()
         backward = max(again + formula.passing(layer) for layer, again in layers.items())
+        last = formula.residual + backward
     else:
         kept = sum(count * layers[layer] for layer, count in made.kinds.items())
         backward = max(map(formula.passing, made.kinds))
-    return Activations(round(kept + outside), round(max(of_loss, backward - head, 0.0)))
+        last = max(again + formula.passing(layer) for layer, again in layers.items())
+    return Activations(round(kept + outside), round(max(of_loss, backward - head, 0.0)), last=round(last))
 
 
 @dataclass(frozen=True)

@@ -43,13 +43,14 @@ def computed_flops(
         config.adapter.virtual_tokens / LengthSchedule.of(config).of_mean_token if techniques.adapter == "prompt" else 0
     )
     again, ring = FORWARD * techniques.recomputation, dims.cp > 1 and dims.cp_kind == "ring"
+    again *= config.memory.keep is None
     # torch's checkpoint stops before the weighted values, which backward does not need; compiled code computes them for
     # what follows.
     again += techniques.attention_recomputation * (FORWARD if whole or techniques.compilation else 1)
     # On the ring, a rank computes both halves of the square for its own chunks only, and the scores again in backward.
     pairs, products = (1 + 1 / dims.cp, FORWARD + BACKWARD + SCORES_AGAIN) if ring else (2, FORWARD + BACKWARD)
     made = Computed(
-        per_position=longer * (matrices + _matrices_again(shape, techniques, config.adapter, whole=whole)),
+        per_position=longer * (matrices + _matrices_again(shape, techniques, config, whole=whole)),
         fused_per_square=longer**2
         * (FORWARD + BACKWARD + SCORES_AGAIN + again - missing.fused)
         * shape.flops_per_product,
@@ -81,11 +82,14 @@ def recomputed_flops_per_token(
     return with_them.per_position - without.per_position + (with_them.per_square() - without.per_square()) * seq_len
 
 
-def _matrices_again(shape: ModelShape, techniques: Techniques, adapter: AdapterConfig, *, whole: bool) -> float:
+def _matrices_again(shape: ModelShape, techniques: Techniques, config: TrainingConfig, *, whole: bool) -> float:
     """Return the FLOPs per position of matrices that R runs again, adapters included.
 
     Without `whole` a layer's last product is left out, because backward does not need its result.
     """
+    if config.memory.keep == "products":
+        return 0.0
+    adapter = config.adapter
     lora = lora_parameters(shape, adapter) if techniques.adapter == "lora" else 0
     last = (
         adapter.rank * shape.hidden_size

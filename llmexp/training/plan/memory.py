@@ -155,6 +155,7 @@ def estimate(
         gathered=whole,
         gathered_beside_gradients=kept,
         standing_gradients=counts.size(storage.gradients) * (storage.gradients_stay and not storage.gradients.on_host),
+        made_gradients=counts.size(storage.gradients) * (not storage.gradients.on_host),
         buffers=round(storage.buffers),
         update_buffers=round(storage.update_buffers),
         arithmetic="",

@@ -71,6 +71,7 @@ def _is_like_fitted(plan: TrainingPlan) -> bool:
         or config.kernels.fused_accumulation
         or config.kernels.chunked_loss
         or config.memory.activation_offload
+        or config.memory.keep
         or set(plan.atom_codes) & set(_NOT_PUBLISHED)
     )
     return not differs

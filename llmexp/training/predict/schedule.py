@@ -75,30 +75,33 @@ class _Pass:
     """The seconds of one pass: computing, and what parallelism adds."""
 
     forward: Any
+    again: Any
+    """What backward begins with where a forward pass runs again."""
     backward: Any
     behind: Any
     """The products of backward, beside which it communicates."""
     attention: Any
 
-    def computing(self, w: Work) -> Any:
-        """Return the seconds of forward, of forward again, and of backward."""
-        return self.forward * (1 + w.recomputed) + self.backward
+    @property
+    def computing(self) -> Any:
+        """The seconds of forward, of forward again, and of backward."""
+        return self.forward + self.again + self.backward
 
 
 def step_time(work: Work, rates: Rates) -> StepTime:
     """Return the seconds of a step by phase."""
     w, r, one = work, rates, _pass(work, rates)
-    exposed = _exposed(w, r, one.computing(w))
+    exposed = _exposed(w, r, one.computing)
     accesses = r.fused_update * (r.unfused_update / r.fused_update) ** w.unfused_update
     update = w.update_bytes / r.memory_bytes_per_s * accesses
     host = w.host_parameters * r.host_s_per_parameter * r.host_zero3**w.zero3 + w.fetched_parameters * r.fetch_s
-    n, forwards = w.passes, 1 + w.recomputed
+    n = w.passes
     tensor, context, experts = _tensor(w, r, one), _context(w, r, one), _experts(w, r)
-    stages = _stages(w, r, one, one.computing(w) + tensor + context + experts)
+    stages = _stages(w, r, one, one.computing + tensor + context + experts)
     activations = 2 * w.offloaded_activation_bytes / r.host_link_bytes_per_s
     return StepTime(
         forward=one.forward * n,
-        again=one.forward * (forwards - 1) * n,
+        again=one.again * n,
         backward=one.backward * n,
         tensor=tensor * n,
         context=context * n,
@@ -117,13 +120,16 @@ def _pass(w: Work, r: Rates) -> _Pass:
     launches = w.launched_layers * r.launch_s * r.adapter_launches**w.adapter * r.fused_launches**w.fused
     fp8, casts, casts_behind = _fp8(w, r), *_casts(w, r)
     forward_launches = launches + w.cast_layers * r.launch_s
-    forward = _longer(products + fp8 + casts + elementwise + attention + dequantized, forward_launches)
+    others = casts + elementwise + dequantized
+    forward = _longer(products + fp8 + others + attention, forward_launches)
+    products_again = (products + fp8) * (1 - w.kept_products) + attention * (1 - w.kept_attention)
+    again = _longer(products_again + others, forward_launches) * w.recomputed
     behind = products * r.backward_products * (r.frozen_products / r.backward_products) ** w.frozen
     behind += _fp8_behind(w, r, fp8)
     attended = attention * (r.backward_attention + w.attention_again)
     kernels = behind + casts_behind + elementwise * r.backward_elementwise + attended + dequantized
     launches_behind = launches * r.backward_launches + w.cast_layers_behind * r.launch_s
-    return _Pass(forward, _longer(kernels, launches_behind), behind, attention)
+    return _Pass(forward, again, _longer(kernels, launches_behind), behind, attention)
 
 
 def _products(w: Work, r: Rates) -> Any:
@@ -188,7 +194,7 @@ def _experts(w: Work, r: Rates) -> Any:
 def _stages(w: Work, r: Rates, one: _Pass, busy: Any) -> Any:
     """Return what a pipeline adds to a pass: the bubble, and sending, beside computing where stages interleave."""
     sent = 2 * (w.stage_bytes / r.stage_bytes_per_s + w.stage_calls * r.stage_delay_s)
-    hidden = _beyond(sent, one.computing(w))
+    hidden = _beyond(sent, one.computing)
     return busy * w.bubble + sent * (1 - w.stages_overlap) + hidden * w.stages_overlap
 
 

@@ -76,6 +76,10 @@ class Work:
     """R is on: backward begins with another forward pass."""
     attention_again: float
     """RS is on: backward begins with another forward of attention."""
+    kept_attention: float
+    """R keeps the results of attention."""
+    kept_products: float
+    """R keeps those of all products."""
     dequantized_parameters: float
     layers: float
     launched_layers: float
@@ -150,6 +154,8 @@ def work_of(plan: TrainingPlan) -> Work:
         megatron=float(engine == MEGATRON),
         recomputed=float(techniques.recomputation),
         attention_again=float(techniques.attention_recomputation),
+        kept_attention=float(config.memory.keep is not None),
+        kept_products=float(config.memory.keep == "products"),
         dequantized_parameters=float(trained.four_bit),
         layers=count,
         launched_layers=count + _EXPERT_LAUNCHES * layers.routed * layers.experts / dims.ep * stage.share,

@@ -75,6 +75,10 @@ RUNS: dict[str, tuple[str, int, str]] = {
     "packed": ("torch", 1, "task=finetune data=instructions data.pack=true method=R data.seq_len=1024"),
     "packed, F": ("torch", 1, "task=finetune data=instructions data.pack=true method=F data.seq_len=1024"),
     "padded, F+R": ("torch", 1, "task=finetune data=instructions method=F+R data.seq_len=1024 data.pack=false"),
+    "attention kept": ("torch", 1, "method=F+R memory.keep=attention"),
+    "products kept": ("torch", 1, "method=F+R memory.keep=products"),
+    "products kept, L": ("torch", 1, "task=finetune data=synthetic method=L+F+R memory.keep=products"),
+    "products kept, Z3": ("deepspeed", 1, "method=F+R+Z3 memory.keep=products"),
     "experts of Megatron, R": ("megatron", 1, "method=R model=tiny-moe"),
     "ring": ("megatron", 2, "method=Naive parallelism.cp=2"),
     "ring, R": ("megatron", 2, "method=R parallelism.cp=2"),
@@ -88,6 +92,7 @@ RUNS: dict[str, tuple[str, int, str]] = {
 QUICK = {
     *("torch Naive", "torch F+R", "torch RS", "torch L+R", "torch QL", "torch P+R", "deepspeed R+Z3", "megatron F+R"),
     *("output adapters", "experts, R", "packed, F", "padded, F+R", "ring, R", "tp 2"),
+    *("attention kept", "products kept, Z3"),
 }
 
 

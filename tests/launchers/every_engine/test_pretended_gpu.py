@@ -54,6 +54,7 @@ FA2 = f"{PURE} kernels.flash=fa2"
 TWICE = f"{MIXED} batch.accumulation=2"
 # All logits together would be more than the layers hold.
 CHUNKED = "kernels.chunked_loss=true model.vocab_size=32768 data.seq_len=4096"
+LONGER = "data.seq_len=4096"
 IN_BACKGROUND = f"{MIXED} +engine.options.zero_optimization.overlap_comm=true"
 # By engine, ranks, method and words: how often the host waits for the device in a step.
 RUNS = {
@@ -69,6 +70,10 @@ RUNS = {
     ("torch", 1, "F", f"{PURE} memory.activation_offload=true"): 0,
     ("torch", 1, "F", f"{PURE} {CHUNKED}"): 0,
     ("deepspeed", 8, "F+R+Z3", f"{MIXED} {CHUNKED}"): 3,
+    ("torch", 1, "F+R", f"{PURE} memory.keep=attention {LONGER}"): 0,
+    ("torch", 1, "F+R", f"{PURE} memory.keep=products {LONGER}"): 0,
+    ("torch", 1, "F+R", f"{PURE} {LONGER}"): 0,
+    ("deepspeed", 8, "F+R+Z3", f"{MIXED} memory.keep=products {LONGER}"): 3,
     ("torch", 1, "Z3", MIXED): 0,
     ("torch", 8, "Z2", MIXED): 0,
     ("torch", 8, "F+R+Z3", MIXED): 0,
@@ -133,7 +138,8 @@ def test_a_step_runs_on_the_device_by_the_kernel_of_its_method(observed: Callabl
     """No operator was given tensors of two devices: fake tensors refuse it as real ones do."""
     found, atoms = observed(name_of(run)), run[2].split("+")
     assert found["loss"] == "cuda:0"
-    times = LAYERS * (1 + ("R" in atoms)) * ("F" in atoms) * plan(*run).batch.accumulation
+    again = "R" in atoms and "keep" not in run[3]
+    times = LAYERS * (1 + again) * ("F" in atoms) * plan(*run).batch.accumulation
     kernel = "flash" if run[3] == FA2 else "cudnn"
     assert found["operators"].get(f"aten::_scaled_dot_product_{kernel}_attention", 0) == times
     assert ("cpu" in found["places"]) == (run[0] == "torch" and "O" in atoms)
@@ -158,8 +164,10 @@ def test_the_plan_knows_what_lives_on_the_device_at_the_worst_moment(
     assert 0.999 * fit.state <= most <= 1.05 * (fit.tensors + fit.waste)
 
 
-@pytest.mark.parametrize("run", [slow(run) for run in RUNS if CHUNKED in run[3]])
-def test_a_loss_in_chunks_takes_what_the_plan_counts(observed: Callable[[str], Observed], run: Run) -> None:
+@pytest.mark.parametrize("run", [slow(run) for run in RUNS if CHUNKED in run[3] or LONGER in run[3]])
+def test_activations_that_are_more_than_state_take_what_the_plan_counts(
+    observed: Callable[[str], Observed], run: Run
+) -> None:
     made = plan(*run)
     fit = fit_of(made, made.batch.micro)
     assert fit is not None

@@ -50,6 +50,16 @@ def test_a_recomputed_forward_hides_more() -> None:
     assert step_time(replace(work, recomputed=1.0), rates).exposed < 0.95 * step_time(work, rates).exposed
 
 
+def test_results_that_are_kept_are_not_computed_again() -> None:
+    work = replace(WORK, recomputed=1.0, attention_flops=500.0)
+    rates = replace(RATES, attention_share=0.5, attention_half_length=0.0)
+    again = step_time(work, rates)
+    assert again.again == again.forward == 20.0 + 10.0
+    assert step_time(replace(work, kept_attention=1.0), rates).again == 20.0
+    kept = step_time(replace(work, kept_attention=1.0, kept_products=1.0), rates)
+    assert (kept.again, kept.forward) == (0.0, again.forward)
+
+
 def test_z3_gathers_twice_a_pass_and_z2_once_a_step() -> None:
     rates = replace(RATES, overlap_zero2=1.0, overlap_zero3=1.0)
     work = replace(WORK, passes=3.0, reduced_bytes=10.0, gathered_bytes=7.0)
