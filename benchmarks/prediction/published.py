@@ -204,7 +204,7 @@ def published_figures() -> Iterator[Figure]:
     for precision in ("fp8", "bf16_mixed"):
         off = np.array([_off(one.error) for one in by_torchtitan(known, precision) if one.error is not None])
         yield of_errors(f"published speeds by torchtitan in {precision}", off, np.median, None)
-    said = [one.fits for one in known if one.fits]
+    said = [one.fits for one in rows if one.fits]
     yield rate("no is said of a published run", said.count("no"), len(said), limit=_NO)
 
 
