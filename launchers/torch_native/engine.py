@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from llmexp.dtypes import bytes_of
-from llmexp.inputs.shape import shape_of
+from llmexp.inputs.shape import RankPart, shape_of
 from llmexp.launch.commands import ranks_of
 from llmexp.launchers.torch_native.schedules import CLASSES, PASSES, unpipelined, unsplit
+from llmexp.launchers.torch_native.tensor_limits import uncut
 from llmexp.method import Techniques
 from llmexp.record.plan import Command
 from llmexp.training.config import TrainingConfig
@@ -24,13 +25,13 @@ WORKER = "llmexp.launchers.torch_native.worker"
 
 
 class TorchEngine(TrainingEngine):
-    """An engine for replicas and for pipelines of stages, with or without replicas.
+    """An engine for replicas, for matrices that are cut, and for pipelines of stages, with or without replicas.
 
     Z1 partitions the optimizer's states, Z2 and Z3 partition all training state.
     """
 
     name = "torch"
-    degrees = ("dp", "pp")
+    degrees = ("dp", "tp", "pp")
     keeps_weights = builds_transformers = grows_sequences = traces_memory = fuses_accumulation = sets_updates = True
     offloads_activations_with = 1
     modules = ("torch", "transformers", "accelerate")
@@ -62,6 +63,7 @@ class TorchEngine(TrainingEngine):
         return (
             packing_limit(config, techniques, dims)
             or adapter
+            or uncut(config, techniques, dims)
             or pipeline
             or sharding_limit(config, techniques, dims)
             or misdeclared_moments(config)
@@ -95,7 +97,7 @@ class TorchEngine(TrainingEngine):
     def _has_buckets(self, config: TrainingConfig) -> bool:
         """Tell whether gradients are views of DDP's buckets, which are never freed."""
         dims = ParallelDims.of(config, self.schedules, self.cp_chunks)
-        return dims.dp > 1 and dims.pp == 1 and not config.optimizer.fused_backward
+        return _in_ddp(dims) and not config.optimizer.fused_backward
 
     def _update(self, config: TrainingConfig, techniques: Techniques) -> tuple[StatePlacement, ...]:
         """Return all gradients that exist in the update, where MasterCopy copies gradients into the master's dtype.
@@ -106,7 +108,7 @@ class TorchEngine(TrainingEngine):
         if precision.master == precision.parameters or config.optimizer.fused_backward:
             return ()
         dims, shared = ParallelDims.of(config, self.schedules, self.cp_chunks), techniques.zero_stage == 1
-        own = 0.0 if dims.dp > 1 and dims.pp == 1 else 1 / dims.dp if shared else 1.0
+        own = 0.0 if _in_ddp(dims) else 1 / dims.dp if shared else 1.0
         left = StatePlacement(bytes_of(precision.parameters) * (1 - own))
         return (left,) * (own < 1) + (StatePlacement(bytes_of(precision.master), shared),)
 
@@ -121,7 +123,7 @@ class TorchEngine(TrainingEngine):
             )
         # Buffers are equal on all ranks and never change.
         replicas = {"gradient_as_bucket_view": True, "broadcast_buffers": False}
-        averages = dims.dp > 1 and not config.optimizer.fused_backward
+        averages = _in_ddp(dims) and not config.optimizer.fused_backward
         native: dict[str, Any] = {"distributed_data_parallel": replicas} if averages else {}
         if dims.schedule:
             native = {"schedule": {"schedule_name": CLASSES[dims.schedule]}}
@@ -136,6 +138,11 @@ class TorchEngine(TrainingEngine):
         return ranks_of(config, dims.world_size, WORKER)
 
 
+def _in_ddp(dims: ParallelDims) -> bool:
+    """Tell whether DDP averages the gradients of replicas; those of cut models are averaged after backward."""
+    return dims.dp > 1 and dims.pp == dims.tp == 1
+
+
 def _shards(techniques: Techniques) -> bool:
     return techniques.zero_stage >= 2
 
@@ -145,14 +152,16 @@ def _units_at_a_time(config: TrainingConfig) -> float:
     shape, size = shape_of(config.model), bytes_of
     if shape is None:
         return 0.0
-    a_layer = (shape.parameters - shape.parameters_outside_layers) / shape.num_layers
+    part = RankPart(config.parallelism.tp)
+    a_layer = (shape.parameters_of_rank(part) - shape.ends_of_rank(part)) / shape.num_layers
     return 2 * a_layer * (size(config.precision.parameters) + size(config.precision.gradients))
 
 
 def _root(config: TrainingConfig) -> float:
     """Return the bytes of the parameters outside of layers, which stay gathered to the end of backward."""
     shape = shape_of(config.model)
-    return shape.parameters_outside_layers * bytes_of(config.precision.parameters) if shape else 0.0
+    ends = shape.ends_of_rank(RankPart(config.parallelism.tp)) if shape else 0
+    return float(ends * bytes_of(config.precision.parameters))
 
 
 def _unsharded_bits(techniques: Techniques) -> str | None:

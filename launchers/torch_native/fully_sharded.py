@@ -5,24 +5,27 @@ Each decoder layer's parameters, gradients and optimizer states are partitioned 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
 import torch
 from accelerate import init_empty_weights
 from torch import distributed, nn
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor import Shard
 from transformers import PreTrainedConfig
 
 from llmexp.errors import ConfigError
 from llmexp.launchers.models import assembly, building
 from llmexp.launchers.models.compiled import decoder_layers
-from llmexp.launchers.models.weights import WeightSource, weights_of
+from llmexp.launchers.models.weights import weights_of
+from llmexp.launchers.torch_native.tensor_parallel import TENSOR, cut_matrices, fill_parts
 from llmexp.measure.dtypes import torch_dtype
+from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.training_plan import TrainingPlan
+
+SHARD = "shard"
 
 
 class FullySharded:
@@ -41,11 +44,14 @@ class FullySharded:
         self.model_class = assembly.class_name(model)
         source = weights_of(plan.config)(model)
         self.module = assembly.with_atoms(model, plan)
+        self._mesh = _mesh(plan.dims, device)
+        if plan.dims.tp > 1:
+            cut_matrices(self.module, self._mesh[TENSOR], along_sequence=plan.dims.sequence)
         buffers = building.ExactBuffers(self.module)
-        self._shard(device)
+        self._shard()
         self.module.to_empty(device="cpu" if self.offloads else device)
         buffers.restore(device)
-        self._fill(device, source)
+        fill_parts(self.module, source, torch_dtype(plan.config.precision.parameters), device)
         assembly.compile_atom(self.module, assembly.method_of(plan))
         self.model = self.module
         self.optimizer = assembly.optimizer(plan, assembly.trained_groups(plan, self.module))
@@ -78,7 +84,7 @@ class FullySharded:
         """The dtype of the reduce-scatter."""
         return torch_dtype(self._options["mixed_precision"]["reduce_dtype"])
 
-    def _shard(self, device: torch.device) -> None:
+    def _shard(self) -> None:
         layers = decoder_layers(self.module)
         if not layers:
             raise ConfigError(
@@ -86,11 +92,11 @@ class FullySharded:
             )
         options: dict[str, Any] = {
             **self._options["fully_shard"],
-            "mesh": init_device_mesh(device.type, (distributed.get_world_size(),)),
+            "mesh": self._mesh[SHARD] if self._mesh.ndim > 1 else self._mesh,
         }
         dtypes: dict[str, Any] = {name: torch_dtype(dtype) for name, dtype in self._options["mixed_precision"].items()}
         options["mp_policy"] = MixedPrecisionPolicy(**dtypes)
-        options["shard_placement_fn"] = partial(_evenly, distributed.get_world_size())
+        options["shard_placement_fn"] = partial(_evenly, self._plan.dims.dp)
         if self.offloads:
             options["offload_policy"] = CPUOffloadPolicy(**self._options["cpu_offload"])
         for layer in layers:
@@ -98,14 +104,11 @@ class FullySharded:
         # The rest is needed last in forward and first in backward, so it stays gathered in between.
         fully_shard(self.module, **{**options, "reshard_after_forward": False})
 
-    def _fill(self, device: torch.device, source: WeightSource) -> None:
-        dtype = torch_dtype(self._plan.config.precision.parameters)
-        weights: Iterable[tuple[str, Any]] = building.named_weights(self.module)  # DTensors by now
-        for name, parameter in weights:
-            whole = torch.empty(parameter.shape, dtype=dtype, device=device)
-            source(name, whole)
-            everywhere = DTensor.from_local(whole, parameter.device_mesh, [Replicate()], run_check=False)
-            parameter.to_local().detach().copy_(everywhere.redistribute(placements=parameter.placements).to_local())
+
+def _mesh(dims: ParallelDims, device: torch.device) -> DeviceMesh:
+    """Return the ranks by what they have in common, those that cut matrices nearest to each other."""
+    sizes = {SHARD: dims.dp} | ({TENSOR: dims.tp} if dims.tp > 1 else {})
+    return init_device_mesh(device.type, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
 
 
 def _evenly(ranks: int, parameter: nn.Parameter) -> Shard | None:

@@ -18,6 +18,7 @@ from transformers import PreTrainedConfig
 
 from llmexp.launchers.models import assembly
 from llmexp.launchers.models.accumulating import FusedAccumulation
+from llmexp.launchers.training.optimizer_state import local
 from llmexp.measure.dtypes import torch_dtype
 from llmexp.record.what_ran import WhatRan
 from llmexp.training.plan.training_plan import TrainingPlan
@@ -151,4 +152,4 @@ class _MasterCopy(torch.optim.Optimizer):
                 copy.grad, parameter.grad = parameter.grad.to(copy.dtype), None
         self.inner.step()
         self.inner.zero_grad()
-        torch._foreach_copy_([parameter.data for parameter in self._parameters], [copy.data for copy in self._copies])
+        torch._foreach_copy_(list(map(local, self._parameters)), list(map(local, self._copies)))

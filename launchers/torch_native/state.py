@@ -12,6 +12,7 @@ from transformers import PreTrainedConfig
 
 from llmexp.launchers.models import assembly
 from llmexp.launchers.models.quantize import quantized_tensors
+from llmexp.launchers.torch_native.fully_sharded import SHARD
 from llmexp.launchers.training.clipping import clip
 from llmexp.launchers.training.optimizer_state import first_gradient_norm, local, moments, not_of
 from llmexp.record.what_ran import WhatRan
@@ -61,7 +62,7 @@ class TorchState:
         parameters, holder = list(self.module.parameters()), self._base_optimizer
         updated, held = [parameter for group in holder.param_groups for parameter in group["params"]], moments(holder)
         # While parameters are gathered, FSDP2 has the whole ones in the place of their parts.
-        whole = [parameter.detach() for parameter in parameters if not isinstance(parameter, DTensor)]
+        whole = [local(parameter) for parameter in parameters if not _is_shard(parameter)]
         return ({"gathered": whole} if isinstance(self.module, FSDPModule) else {}) | {
             "parameters": [local(parameter) for parameter in parameters] + quantized_tensors(self.module),
             # The parts hold the gradients of earlier passes. While whole parameters take their place, only the
@@ -127,3 +128,8 @@ class TorchState:
         """The optimizer that holds the moments: ZeroRedundancyOptimizer has it as `optim`, MasterCopy as `inner`."""
         optimizer: torch.optim.Optimizer = getattr(self.layout.optimizer, "optim", self.layout.optimizer)
         return getattr(optimizer, "inner", optimizer)
+
+
+def _is_shard(parameter: torch.Tensor) -> bool:
+    """Tell whether FSDP2 has its part of a parameter in place, not all that it has gathered of it."""
+    return isinstance(parameter, DTensor) and SHARD in (parameter.device_mesh.mesh_dim_names or ())

@@ -7,8 +7,11 @@ if __name__ == "__main__":
 
     begin_imports()
 
+from contextlib import nullcontext
 
 import torch
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.parallel import loss_parallel
 
 from llmexp.launchers.data.packing import model_inputs
 from llmexp.launchers.models.chunked_loss import chunks_that_ran
@@ -18,6 +21,7 @@ from llmexp.launchers.torch_native.fully_sharded import FullySharded
 from llmexp.launchers.torch_native.pipelined import PipelinedTraining
 from llmexp.launchers.torch_native.replicated import Replicated
 from llmexp.launchers.torch_native.state import TorchState
+from llmexp.launchers.torch_native.tensor_parallel import TensorParallel
 from llmexp.launchers.training.activations import around_forward, moved
 from llmexp.launchers.training.measuring import run_rank
 from llmexp.measure.batch import MicroBatch
@@ -28,12 +32,11 @@ from llmexp.training.plan.training_plan import TrainingPlan
 class TorchTraining(TorchState):
     """torch's own wrappers with the measured loop's three calls."""
 
-    layout: Replicated | FullySharded
+    layout: Replicated | FullySharded | TensorParallel
 
     def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
-        super().__init__(
-            plan, FullySharded(plan, device) if "fully_shard" in plan.engine_config else Replicated(plan, device)
-        )
+        super().__init__(plan, _layout(plan)(plan, device))
+        self._around_loss = loss_parallel if plan.dims.tp > 1 else nullcontext
         self._accumulation, self._passes = plan.batch.accumulation, 0
         self._around_forward = around_forward(plan, self.module, device)
 
@@ -42,16 +45,19 @@ class TorchTraining(TorchState):
         self._passes += 1
         if self._accumulation > 1:
             self.layout.begin_pass(last=self._completes)
-        with self._around_forward:
+        with self._around_forward, self._around_loss():
             loss: torch.Tensor = self.layout.model(**model_inputs(batch)).loss
-        return loss
+        return loss.to_local() if isinstance(loss, DTensor) else loss
 
     def backward(self, loss: torch.Tensor) -> None:
         """Compute the gradients of one pass, averaged over passes.
 
         They are averaged over ranks where the pass completes a step or partitions them.
         """
-        (loss / self._accumulation if self._accumulation > 1 else loss).backward()
+        with self._around_loss():
+            (loss / self._accumulation if self._accumulation > 1 else loss).backward()
+        if self._completes and isinstance(self.layout, TensorParallel):
+            self.layout.average()
 
     def step(self) -> None:
         """Update the parameters where the accumulation is complete."""
@@ -67,6 +73,12 @@ class TorchTraining(TorchState):
     @property
     def _completes(self) -> bool:
         return self._passes % self._accumulation == 0
+
+
+def _layout(plan: TrainingPlan) -> type[Replicated | FullySharded | TensorParallel]:
+    if "fully_shard" in plan.engine_config:
+        return FullySharded
+    return TensorParallel if plan.dims.tp > 1 else Replicated
 
 
 class FusedBackwardTraining(TorchTraining):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import torch
 from torch import distributed
 
-from llmexp.launchers.training.optimizer_state import local
+from llmexp.launchers.training.optimizer_state import copies, local
 
 # Of torch's clip_grad_norm_, against a norm of 0.
 _EPSILON = 1e-6
@@ -18,8 +18,12 @@ def clip(parameters: Iterable[torch.Tensor], largest: float, holders: distribute
 
     The ranks of `holders` hold different parameters or parts of them; None: each rank holds all.
     """
-    gradients = [local(parameter.grad) for parameter in parameters if parameter.grad is not None]
-    squares = torch.stack([_norm(gradient).square() for gradient in gradients]).sum()
+    found = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    gradients = [local(gradient) for gradient in found]
+    # What several ranks hold is summed over them once.
+    squares = torch.stack(
+        [_norm(gradient).square() / copies(whole) for gradient, whole in zip(gradients, found, strict=True)]
+    ).sum()
     if holders is not None:
         on_device = squares.to("cuda") if distributed.get_backend(holders) == "nccl" else squares
         distributed.all_reduce(on_device, group=holders)

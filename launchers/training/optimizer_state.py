@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import sqrt
+from math import prod, sqrt
 
 import torch
 from torch import distributed, nn
@@ -27,18 +27,18 @@ def first_gradient_norm(optimizer: torch.optim.Optimizer, trainable_parameters: 
     """Compute the norm of the whole model's gradient in the only step so far of an Adam-like optimizer.
 
     It is None for other optimizers. It is computed from the first moments (arXiv 1412.6980). All ranks have to call it,
-    each with its part; a part counts the same whether several ranks hold it or one.
+    each with its part. Each parameter counts once, or all count as often.
     """
-    squares, elements = 0.0, 0
+    squares, elements = 0.0, 0.0
     for state in optimizer.state.values():
         first, second = state.get("exp_avg"), state.get("exp_avg_sq")
         if not (torch.is_tensor(first) and torch.is_tensor(second) and first.is_floating_point()):
             return None
         values = local(first)
         wide = torch.promote_types(values.dtype, torch.float32)
-        norm = torch.linalg.vector_norm(values, dtype=wide).item()
-        squares += (norm / (1 - optimizer.param_groups[0]["betas"][0])) ** 2
-        elements += local(first).numel()
+        norm, held_by = torch.linalg.vector_norm(values, dtype=wide).item(), copies(first)
+        squares += (norm / (1 - optimizer.param_groups[0]["betas"][0])) ** 2 / held_by
+        elements += values.numel() / held_by
     device = "cuda" if distributed.get_backend() == "nccl" else "cpu"
     whole = torch.tensor([squares, elements], dtype=torch.float64, device=device)
     distributed.all_reduce(whole)
@@ -50,3 +50,9 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
     """Return this rank's part of a tensor, partitioned or not."""
     part: torch.Tensor = getattr(tensor, "_local_tensor", tensor)
     return part.detach()
+
+
+def copies(tensor: torch.Tensor) -> int:
+    """Return how many ranks hold the same part of a DTensor; 1 for any other tensor, of which that is not known."""
+    placements = getattr(tensor, "placements", ())
+    return prod(tensor.device_mesh.size(axis) for axis, kind in enumerate(placements) if kind.is_replicate())  # type: ignore[attr-defined]

@@ -146,6 +146,10 @@ class ModelShape:
         """Return the expert parameters of that rank; whole experts are shared out over ep, and each is cut by etp."""
         return self._fullest(part)[1]
 
+    def ends_of_rank(self, part: RankPart) -> int:
+        """Return the parameters of embedding, last norm and head on a rank that holds a part of all three."""
+        return self.hidden_size + (self.embedding_parameters + self.head_parameters) // part.tp
+
     def _fullest(self, part: RankPart) -> tuple[int, int]:
         first = self.embedding_parameters // part.tp
         last = self.hidden_size + self.head_parameters // part.tp

@@ -1,4 +1,4 @@
-"""A worker (in_turn.py): the samples of some steps, as a run's loop writes them."""
+"""A worker (in_turn.py): the samples of some steps, as a run's loop writes them, and the state that the first has."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import stepping
 import torch
 
 from llmexp.launchers.training.learning_rates import updates_of
+from llmexp.launchers.training.state_watch import watch_over
 from llmexp.measure.clock import clock_for
 from llmexp.measure.loop import StepLoop
 from llmexp.training.plan.training_plan import TrainingPlan
@@ -17,11 +18,13 @@ from llmexp.training.plan.training_plan import TrainingPlan
 
 def observe(plan: TrainingPlan, training: Any, device: torch.device) -> dict[str, Any]:
     file, steps = StringIO(), plan.config.measure.steps + 1
-    loop = StepLoop(training, clock_for(device), file, lambda: 0)
+    watch = watch_over(training, device)
+    loop = StepLoop(watch, clock_for(device), file, lambda: 0)
     loop.updates = updates_of(plan, training)
     batches = stepping.batches_of(plan, training, steps, device)
     loop.run(batches, range(1), warmup=False)
-    first = training.gradient_norm()
+    first, loop.trainable = training.gradient_norm(), training
     loop.run(batches, range(1, steps), warmup=False)
     samples = [json.loads(line) for line in file.getvalue().splitlines()]
-    return {name: [sample[name] for sample in samples] for name in ("loss", "lr", "gradient_norm")} | {"first": first}
+    told = {name: [sample[name] for sample in samples] for name in ("loss", "lr", "gradient_norm")}
+    return told | {"first": first, "state": {kind: size.device for kind, size in watch.count.state.items()}}

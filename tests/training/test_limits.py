@@ -7,7 +7,7 @@ from planning import make_plan
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ("engine=torch", "engine=torch runs data and pipeline parallelism only, not cp=2"),
+        ("engine=torch", "engine=torch runs data, tensor and pipeline parallelism only, not cp=2"),
         ("engine=deepspeed parallelism.cp_kind=ring", "engine=deepspeed runs parallelism.cp_kind=ulysses, not ring"),
         (
             "engine=deepspeed method=C",

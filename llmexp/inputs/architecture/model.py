@@ -131,6 +131,11 @@ class Architecture:
         assert part == RankPart()
         return self.parameters
 
+    def ends_of_rank(self, part: RankPart) -> int:
+        """Return the parameters of embedding, last norm and head, which no degree cuts."""
+        assert part == RankPart()
+        return self.parameters_outside_layers
+
     def expert_parameters_of_rank(self, part: RankPart) -> int:
         """Return 0: on one rank no other holds different experts."""
         assert part == RankPart()

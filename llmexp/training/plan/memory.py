@@ -26,12 +26,11 @@ NF4_SCALE_BYTES_PER_PARAMETER = (8 / 64 + 32 / (64 * 256)) / 8
 class Held(Protocol):
     """What is asked of a model: a `ModelShape`, or an `Architecture` where no degree cuts it."""
 
-    @property
-    def parameters_outside_layers(self) -> int:
-        """The parameters of embedding, last norm and head."""
-
     def parameters_of_rank(self, part: RankPart) -> int:
         """Return the parameters of the rank that holds most."""
+
+    def ends_of_rank(self, part: RankPart) -> int:
+        """Return the parameters of embedding, last norm and head of a rank that holds a part of all three."""
 
     def expert_parameters_of_rank(self, part: RankPart) -> int:
         """Return the expert parameters of that rank."""
@@ -146,7 +145,7 @@ def estimate(
         storage.parameters, counts.shares(storage.parameters), trained.frozen, four_bit
     )
     weights = _place(counts.size(storage.parameters) + frozen, storage.parameters.on_host)
-    whole, kept = _gathered(storage.gathered, shape, trained)
+    whole, kept = _gathered(storage.gathered, shape, counts.held + trained.frozen, dims.rank_part)
     made = MemoryEstimate(
         parameters=StateBytes(device=weights.device + scales, host=weights.host),
         gradients=_place(gradients, storage.gradients.on_host),
@@ -207,11 +206,14 @@ def _frozen(weights: StatePlacement, shares: int, frozen: int, four_bit: int) ->
     return size, ceil(four_bit * NF4_SCALE_BYTES_PER_PARAMETER), words
 
 
-def _gathered(kept: Gathered | None, shape: Held, trained: Trained) -> tuple[int, int]:
-    """Return the bytes of gathered parameters at the end of forward, and of those that coexist with all gradients."""
+def _gathered(kept: Gathered | None, shape: Held, held: int, part: RankPart) -> tuple[int, int]:
+    """Return the bytes of gathered parameters at the end of forward, and of those that coexist with all gradients.
+
+    `held` are all parameters of a rank without the partitioning that gathering undoes.
+    """
     if kept is None:
         return 0, 0
-    count = trained.trainable + trained.frozen if kept.layers else shape.parameters_outside_layers
+    count = held if kept.layers else shape.ends_of_rank(part)
     size = ceil(count * kept.bytes_per_parameter)
     return size, size if kept.beside_gradients else 0
 

@@ -26,6 +26,8 @@ CELLS = {
     "torch": {
         **{method: f"method={method} parallelism.dp=2" for method in ("Naive", "Z1", "Z2", "Z3")},
         "pp": "method=Naive parallelism.dp=1 parallelism.pp=2 batch.accumulation=2",
+        "tp": "method=Naive parallelism.dp=1 parallelism.tp=2 batch.accumulation=2",
+        "tp, Z3": "method=Z3 parallelism.dp=1 parallelism.tp=2 parallelism.sequence=true batch.accumulation=2",
     },
     "deepspeed": {method: f"method={method} parallelism.dp=2" for method in ("Naive", "Z1", "Z2", "Z3")},
     "megatron": {method: f"method={method} parallelism.dp=2" for method in ("Naive", "Z1")},

@@ -33,7 +33,7 @@ def test_nothing_that_users_ask_for_is_skipped(
 @pytest.mark.parametrize(
     ("method", "changes", "reason"),
     [
-        ("Naive", {"parallelism__tp": 2}, "engine=torch runs data and pipeline parallelism only, not tp=2"),
+        ("Naive", {"parallelism__cp": 2}, "engine=torch runs data, tensor and pipeline parallelism only, not cp=2"),
         (
             "Z3",
             {"optimizer__implementation": "deepspeed", "optimizer__name": "mine"},
@@ -73,6 +73,39 @@ def test_what_it_cannot_do_is_a_skip_with_the_reason(
 ) -> None:
     skip = torch_plan(method, **changes).skip
     assert str(skip).startswith(str(reason))
+
+
+STAGES = {"parallelism": {"dp": 1, "tp": 2, "pp": 2}, "batch": {"micro": 1, "accumulation": 2}}
+TENSOR = "engine=torch with parallelism.tp=2: "
+
+
+@pytest.mark.parametrize(
+    ("method", "changes", "reason"),
+    [
+        ("F+R+Z3", {}, None),
+        ("RS", {"parallelism__dp": 2, "parallelism__sequence": True}, None),
+        ("Z1", {}, "it goes with F, R, RS, Z2, Z3, not with Z1"),
+        ("C+Z3+O", {}, "it goes with F, R, RS, Z2, Z3, not with C, O"),
+        (
+            "Naive",
+            STAGES,
+            "it goes with parallelism.dp, not with parallelism.pp=2",
+        ),
+        ("Naive", {"model__architecture": "qwen3"}, "it cuts models of architecture llama, not model=tiny (qwen3)"),
+        ("Naive", {"model__target": "package.Model"}, "it cuts models of architecture llama"),
+        ("Naive", {"model__tie_embeddings": True}, "it cuts the embedding by columns and the head by rows"),
+        (
+            "Naive",
+            {"memory": {"activation_offload": True}},
+            "it has not been tried with memory.activation_offload=true",
+        ),
+    ],
+)
+def test_what_does_not_go_with_cut_matrices_is_a_skip(
+    torch_plan: Callable[..., TrainingPlan], method: str, changes: dict[str, Any], reason: str | None
+) -> None:
+    skip = torch_plan(method, **{"parallelism__tp": 2} | changes).skip
+    assert str(skip).startswith(TENSOR + reason if reason else "None")
 
 
 PIPELINE = {"parallelism__pp": 2, "batch": {"micro": 1, "accumulation": 4}}

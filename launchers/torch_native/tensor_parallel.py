@@ -1,0 +1,154 @@
+"""Tensor parallelism by torch's DTensor: every matrix of a Llama is cut over neighboring ranks.
+
+The head's logits stay cut, and so does the loss that is made of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from accelerate import init_empty_weights
+from torch import distributed, nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    ParallelStyle,
+    PrepareModuleInput,
+    RowwiseParallel,
+    SequenceParallel,
+    parallelize_module,
+)
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from llmexp.launchers.models import assembly, building
+from llmexp.launchers.models.weights import WeightSource, weights_of
+from llmexp.launchers.torch_native.replicated import optimizer
+from llmexp.measure.dtypes import torch_dtype
+from llmexp.training.plan.training_plan import TrainingPlan
+
+REPLICA, TENSOR = "replica", "tensor"
+
+
+class TensorParallel:
+    """A rank's part of every matrix with its optimizer; replicas average gradients after backward."""
+
+    offloads = False
+
+    def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
+        dims = plan.dims
+        self._plan = plan
+        mesh = init_device_mesh(device.type, (dims.dp, dims.tp), mesh_dim_names=(REPLICA, TENSOR))
+        self._replicas, self._ranks = mesh.get_group(REPLICA), mesh.get_group(TENSOR)
+        with init_empty_weights(include_buffers=False):
+            model = assembly.unseeded_model(plan, device)
+        self.model_class = assembly.class_name(model)
+        source = weights_of(plan.config)(model)
+        self.module = assembly.with_atoms(model, plan)
+        cut_matrices(self.module, mesh[TENSOR], along_sequence=dims.sequence)
+        buffers = building.ExactBuffers(self.module)
+        self.module.to_empty(device=device)
+        buffers.restore(device)
+        fill_parts(self.module, source, torch_dtype(plan.config.precision.parameters), device)
+        self.model = self.module
+        self.optimizer = optimizer(plan, assembly.trained_groups(plan, self.module))
+
+    def begin_pass(self, *, last: bool) -> None:
+        """Do nothing: gradients stay on their rank until `average`."""
+
+    def average(self) -> None:
+        """Give every rank the gradients of its parts, averaged over the replicas."""
+        gradients = [_settled(parameter) for parameter in assembly.trained(self.module)]
+        if self._plan.dims.dp == 1:
+            return
+        torch._foreach_div_(gradients, self._plan.dims.dp)
+        sent = [distributed.all_reduce(each, group=self._replicas, async_op=True) for each in gradients]
+        for each in sent:
+            each.wait()
+
+    @property
+    def holders(self) -> distributed.ProcessGroup:
+        """Return the ranks of one replica, each of which holds a part of every matrix."""
+        return self._ranks
+
+    @property
+    def config(self) -> PreTrainedConfig:
+        """Return the whole model's configuration."""
+        return self.module.config
+
+    @property
+    def wrapper_class(self) -> str:
+        """The name of the model's own class, as nothing is around it."""
+        return assembly.class_name(self.model)
+
+    @property
+    def reduced_in(self) -> torch.dtype:
+        """The dtype of the gradients, which are added up without conversion."""
+        return torch_dtype(self._plan.config.precision.gradients)
+
+
+def cut_matrices(model: PreTrainedModel, ranks: DeviceMesh, *, along_sequence: bool) -> None:
+    """Cut a Llama's matrices, embedding and head over the ranks, on whatever device they are.
+
+    Norms stay whole. What lies between the matrices is whole too, or cut along the sequence.
+    """
+    parallelize_module(model, ranks, _styles(along_sequence))
+
+
+def _styles(along_sequence: bool) -> dict[str, ParallelStyle]:
+    between, whole = (Shard(1) if along_sequence else Replicate()), Replicate()
+    layer = "model.layers.*"
+    into = {f"{layer}.self_attn.{name}_proj" for name in "qkv"} | {
+        f"{layer}.mlp.{name}_proj" for name in ("gate", "up")
+    }
+    out = {f"{layer}.self_attn.o_proj", f"{layer}.mlp.down_proj"}
+    norms = {f"{layer}.input_layernorm", f"{layer}.post_attention_layernorm", "model.norm"}
+    # All matrices that read a hidden state share one gathering of it, and one reduction of its gradient.
+    styles: dict[str, ParallelStyle] = {
+        f"{layer}.self_attn": PrepareModuleInput(
+            input_kwarg_layouts={"hidden_states": between}, desired_input_kwarg_layouts={"hidden_states": whole}
+        ),
+        f"{layer}.mlp": PrepareModuleInput(input_layouts=(between,), desired_input_layouts=(whole,)),
+        # Cut by rows, every rank would compute the gradient of the whole embedding.
+        "model.embed_tokens": ColwiseParallel(output_layouts=whole),
+        "lm_head": ColwiseParallel(input_layouts=between, output_layouts=Shard(-1), use_local_output=False),
+    }
+    if along_sequence:
+        # The embedding's output is whole, as transformers takes positions and masks from its length.
+        styles["model.layers.0"] = PrepareModuleInput(
+            input_layouts=(whole,), desired_input_layouts=(between,), use_local_output=True
+        )
+    return (
+        styles
+        | {name: ColwiseParallel() for name in into}
+        | {name: RowwiseParallel(output_layouts=between) for name in out}
+        | {name: _Norm(between) for name in norms}
+    )
+
+
+class _Norm(SequenceParallel):
+    """A norm whose gain is a DTensor, so that all parameters are of one kind."""
+
+    def __init__(self, between: Shard | Replicate) -> None:
+        super().__init__(use_local_output=True)
+        self.sequence_sharding = (between,)  # type: ignore[assignment]
+
+
+def fill_parts(module: nn.Module, source: WeightSource, dtype: torch.dtype, device: torch.device) -> None:
+    """Give DTensors their values, rounded to `dtype`; one whole tensor at a time is on `device`."""
+    for name, parameter in building.named_weights(module):
+        part: Any = parameter
+        values = torch.empty(part.shape, dtype=dtype, device=device)
+        source(name, values)
+        mesh = part.device_mesh
+        everywhere = DTensor.from_local(values, mesh, [Replicate()] * mesh.ndim, run_check=False)
+        part.to_local().detach().copy_(everywhere.redistribute(placements=part.placements).to_local())
+
+
+def _settled(parameter: Any) -> torch.Tensor:
+    """Return this rank's gradient, after a sum over ranks where each has that of some positions alone."""
+    if parameter.grad.placements != parameter.placements:
+        parameter.grad = parameter.grad.redistribute(placements=parameter.placements)
+    gradient: torch.Tensor = parameter.grad.to_local()
+    return gradient
