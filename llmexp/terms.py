@@ -46,6 +46,7 @@ _WORDS = {
         "parallelism.dp=<ranks>": "ranks worldsize numprocesses dataparallel",
         "hardware.nodes": "nodes nnodes numnodes",
         "parallelism.tp": "tensorparallel tensorparallelsize tensormodelparallelsize tpsize",
+        "parallelism.shard": "hsdp hybridshard",
         "parallelism.pp": "pipelineparallel pipelineparallelsize pipelinemodelparallelsize ppsize",
         "parallelism.cp": "contextparallel contextparallelsize sequenceparallelsize sp cpsize",
         "parallelism.ep": "expertparallel expertparallelsize expertmodelparallelsize epsize",

@@ -32,6 +32,7 @@ class TorchEngine(TrainingEngine):
 
     name = "torch"
     degrees = ("dp", "tp", "pp")
+    cuts = ("shard",)
     keeps_weights = builds_transformers = grows_sequences = traces_memory = fuses_accumulation = sets_updates = True
     offloads_activations_with = 1
     modules = ("torch", "transformers", "accelerate")
@@ -63,6 +64,7 @@ class TorchEngine(TrainingEngine):
         return (
             packing_limit(config, techniques, dims)
             or adapter
+            or _unshared(techniques, dims)
             or uncut(config, techniques, dims)
             or pipeline
             or sharding_limit(config, techniques, dims)
@@ -162,6 +164,16 @@ def _root(config: TrainingConfig) -> float:
     shape = shape_of(config.model)
     ends = shape.ends_of_rank(RankPart(config.parallelism.tp)) if shape else 0
     return float(ends * bytes_of(config.precision.parameters))
+
+
+def _unshared(techniques: Techniques, dims: ParallelDims) -> str | None:
+    """Say that nothing is partitioned, or that what is has not been tried with copies of it."""
+    if dims.shard is None:
+        return None
+    beyond = "O" * techniques.offload_optimizer or "L or P" * (techniques.adapter is not None)
+    if beyond:
+        return f"parallelism.shard={dims.shard} has not been tried with {beyond}: leave one of them out"
+    return None if _shards(techniques) else f"parallelism.shard={dims.shard} is for Z2 and Z3: add one to the method"
 
 
 def _unsharded_bits(techniques: Techniques) -> str | None:

@@ -20,7 +20,7 @@ from llmexp.errors import ConfigError
 from llmexp.launchers.models import assembly, building
 from llmexp.launchers.models.compiled import decoder_layers
 from llmexp.launchers.models.weights import weights_of
-from llmexp.launchers.torch_native.tensor_parallel import TENSOR, cut_matrices, fill_parts
+from llmexp.launchers.torch_native.tensor_parallel import REPLICA, TENSOR, cut_matrices, fill_parts
 from llmexp.measure.dtypes import torch_dtype
 from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.training_plan import TrainingPlan
@@ -66,7 +66,7 @@ class FullySharded:
 
     @property
     def holders(self) -> distributed.ProcessGroup | None:
-        """Return all ranks, each of which holds a part of every parameter."""
+        """Return all ranks: those of a shard group hold different parts of every parameter."""
         return distributed.group.WORLD
 
     @property
@@ -90,13 +90,15 @@ class FullySharded:
             raise ConfigError(
                 f"FSDP2 shards decoder layers, and {self.model_class} has no GradientCheckpointingLayer of transformers"
             )
+        names = self._mesh.mesh_dim_names or ()
+        data = tuple(name for name in names if name != TENSOR)
         options: dict[str, Any] = {
             **self._options["fully_shard"],
-            "mesh": self._mesh[SHARD] if self._mesh.ndim > 1 else self._mesh,
+            "mesh": self._mesh[data] if TENSOR in names else self._mesh,
         }
         dtypes: dict[str, Any] = {name: torch_dtype(dtype) for name, dtype in self._options["mixed_precision"].items()}
         options["mp_policy"] = MixedPrecisionPolicy(**dtypes)
-        options["shard_placement_fn"] = partial(_evenly, self._plan.dims.dp)
+        options["shard_placement_fn"] = partial(_evenly, self._plan.dims.shard or self._plan.dims.dp)
         if self.offloads:
             options["offload_policy"] = CPUOffloadPolicy(**self._options["cpu_offload"])
         for layer in layers:
@@ -107,7 +109,9 @@ class FullySharded:
 
 def _mesh(dims: ParallelDims, device: torch.device) -> DeviceMesh:
     """Return the ranks by what they have in common, those that cut matrices nearest to each other."""
-    sizes = {SHARD: dims.dp} | ({TENSOR: dims.tp} if dims.tp > 1 else {})
+    shard = dims.shard or dims.dp
+    sizes = {REPLICA: dims.dp // shard, SHARD: shard, TENSOR: dims.tp}
+    sizes = {name: size for name, size in sizes.items() if size > 1 or name == SHARD}
     return init_device_mesh(device.type, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
 
 

@@ -35,7 +35,7 @@ class TrainingEngine(Engine[TrainingConfig]):
     """Its degrees of parallelism, by name; runs with others are skipped."""
 
     cuts: ClassVar[Collection[str]] = ()
-    """What it takes of the keys `parallelism.ends_as_layers` and `parallelism.etp`, by their last names."""
+    """What it takes of the keys `parallelism.ends_as_layers`, `etp` and `shard`, by their last names."""
 
     schedules: ClassVar[Mapping[str, Passes]] = {}
     """Its pipeline schedules, each with the numbers of passes that it takes."""

@@ -229,9 +229,9 @@ def degrees_limit(
     """Say which degrees, or which kind of context parallelism, the engine does not state, or None."""
     if dims.cp_kind and engine.cp_chunks and dims.cp_kind not in engine.cp_chunks:
         return f"engine={engine.name} runs parallelism.cp_kind={', '.join(engine.cp_chunks)}, not {dims.cp_kind}"
-    for name in ("ends_as_layers", "etp"):
+    for name, other in {"ends_as_layers": "megatron", "etp": "megatron", "shard": "torch"}.items():
         if getattr(dims, name) is not None and name not in engine.cuts:
-            return f"engine={engine.name} does not take parallelism.{name}: leave it out, or set engine=megatron"
+            return f"engine={engine.name} does not take parallelism.{name}: leave it out, or set engine={other}"
     beyond = sized({name: size for name, size in dims.degrees.items() if size > 1 and name not in engine.degrees})
     return f"engine={engine.name} runs {words_of(engine.degrees)} only, not {beyond}" if beyond else None
 

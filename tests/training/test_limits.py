@@ -13,6 +13,10 @@ from planning import make_plan
             "engine=deepspeed method=C",
             "C compiles decoder layers whole, and with parallelism.cp the ranks communicate inside them",
         ),
+        (
+            "engine=deepspeed method=Z3 parallelism.shard=2",
+            "engine=deepspeed does not take parallelism.shard: leave it out, or set engine=torch",
+        ),
         ("engine=deepspeed parallelism.pp=2", "engine=deepspeed runs data and context parallelism only, not pp=2"),
         (
             "engine=torch parallelism.cp=1 parallelism.pp=2 batch.accumulation=2 parallelism.ends_as_layers=both",

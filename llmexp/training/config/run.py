@@ -31,6 +31,13 @@ class ParallelismConfig(Section):
     """The degrees of parallelism; dp x tp x pp x cp is the world size. With dp null, all devices are used."""
 
     dp: PositiveInt | None
+    shard: PositiveInt | None = Field(
+        None,
+        description=(
+            "hybrid sharding: with Z2 and Z3 so many neighboring ranks of dp partition the state, and the other ranks "
+            "hold copies; None: all partition it"
+        ),
+    )
     tp: PositiveInt = 1
     sequence: bool = Field(
         False,

@@ -35,6 +35,7 @@ class ParallelDims(Record):
     cp_kind: CpKind | None = None
     ends_as_layers: EndsAsLayers | None = None
     etp: int | None = None
+    shard: int | None = None
 
     @property
     def world_size(self) -> int:
@@ -50,6 +51,11 @@ class ParallelDims(Record):
     def same_parameters(self) -> int:
         """The number of ranks that hold the same part of the model, experts aside."""
         return prod(self.degrees[name] for name in WITH_RANKS if not DEGREES[name].cuts_parameters)
+
+    @property
+    def sharers(self) -> int:
+        """The number of ranks that Z partitions state over: all that hold the same part, or those of a shard group."""
+        return self.shard or self.same_parameters
 
     @property
     def expert_tensor(self) -> int:
@@ -89,7 +95,8 @@ class ParallelDims(Record):
         stages += f" {self.ends_as_layers} as layers" * (self.ends_as_layers is not None)
         more = {"pp": stages, "ep": f" etp {self.etp}" * (self.etp is not None)}
         sizes = {name: size for name, size in self.degrees.items() if size > 1 and name != "dp"}
-        named = [f"{name} {size}{more.get(name, '')}" for name, size in sizes.items()]
+        named = [f"shard {self.shard}"] * (self.shard is not None)
+        named += [f"{name} {size}{more.get(name, '')}" for name, size in sizes.items()]
         return " ".join(filter(None, [*named, self.cp_kind, self.schedule, "sequence" * self.sequence]))
 
     @property
@@ -130,6 +137,7 @@ class ParallelDims(Record):
         chosen = {"dp": degrees.dp or devices // ranks, "schedule": _schedule(config, passes), "cp_kind": kind}
         etp = {"etp": None if degrees.etp == degrees.tp else degrees.etp}
         dims = cls(**(degrees.model_dump() | chosen | etp))
+        _check_shard(dims)
         _check_experts(config, dims)
         return dims
 
@@ -273,6 +281,14 @@ def _check_nothing_of_a_pipeline(config: TrainingConfig) -> None:
         raise DegreesError(
             f"parallelism.ends_as_layers={degrees.ends_as_layers} is about the stages of a pipeline, and "
             "parallelism.pp=1: set parallelism.pp"
+        )
+
+
+def _check_shard(dims: ParallelDims) -> None:
+    if dims.shard and dims.dp % dims.shard:
+        valid = ", ".join(str(size) for size in range(1, dims.dp + 1) if dims.dp % size == 0)
+        raise DegreesError(
+            f"parallelism.shard={dims.shard} does not divide parallelism.dp={dims.dp}: choices are {valid}"
         )
 
 

@@ -112,7 +112,7 @@ class _Counts:
         # Ranks that share out experts hold different ones, so all replicas together hold more than one of them does.
         experts = shape.expert_parameters_of_rank(dims.rank_part)
         together = held + experts * dims.same_parameters // dims.same_experts - experts
-        return cls(held, together, dims.same_parameters)
+        return cls(held, together, dims.sharers)
 
     def shares(self, kind: StatePlacement) -> int:
         return self.ranks if kind.partitioned else 1

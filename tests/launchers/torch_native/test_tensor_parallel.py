@@ -1,6 +1,6 @@
 """Matrices cut over real gloo ranks by engine=torch: the training of one plain process, and the bytes that are planned.
 
-Alone, along the sequence, and with replicas that hold all of a rank's part or share it out.
+Alone, along the sequence, and with replicas that hold all of a rank's part, share it out, or some of them do.
 """
 
 from __future__ import annotations
@@ -43,10 +43,14 @@ LAYOUTS: dict[str, tuple[int, str]] = {
     "dp 2": (4, "parallelism.dp=2"),
     "dp 2, sequence": (4, f"parallelism.dp=2 {SEQUENCE}"),
     "dp 2, Z2": (4, "parallelism.dp=2 method=Z2"),
+    "shard 1, Z3": (2, "parallelism.tp=1 parallelism.dp=2 parallelism.shard=1 method=Z3"),
+    "shard 2 of dp 4, Z3": (4, "parallelism.tp=1 parallelism.dp=4 parallelism.shard=2 method=F+Z3"),
+    "shard 2 of dp 4, Z2": (4, "parallelism.tp=1 parallelism.dp=4 parallelism.shard=2 method=Z2"),
+    "shard 1 of dp 2, Z3": (4, f"parallelism.dp=2 parallelism.shard=1 method=Z3 {SEQUENCE}"),
     "dp 2, F+R+Z3, sequence": (4, f"parallelism.dp=2 method=F+R+Z3 {SEQUENCE}"),
 }
-QUICK = {"Naive", "R, sequence", "Z3, sequence", "bf16_mixed"}
-SHORT = {*LAYOUTS} - {"F, sequence", "Z2", "dp 2, sequence"}
+QUICK = {"Naive", "R, sequence", "Z3, sequence", "bf16_mixed", "shard 1, Z3"}
+SHORT = {*LAYOUTS} - {"F, sequence", "Z2", "dp 2, sequence", "shard 2 of dp 4, Z2"}
 EVERY = [pytest.param(name, marks=tier(name, QUICK, SHORT)) for name in LAYOUTS]
 FP32 = [each for each, name in zip(EVERY, LAYOUTS, strict=True) if "bf16" not in name]
 # Measured: 1e-7 of losses, 4e-7 of gradient norms.
@@ -55,11 +59,12 @@ FP32_TOLERANCE, BF16_TOLERANCE = 1e-6, 5e-3
 
 @cache
 def plan(words: str) -> TrainingPlan:
-    dp = 2 if "parallelism.dp=2" in words else 1
+    dp = next((dp for dp in (2, 4) if f"parallelism.dp={dp}" in words), 1)
     common = ["engine=torch", "hardware=cpu", "data.seq_len=48", "measure=smoke", *SMALL]
     protocol = ["measure.warmup_steps=1", f"measure.steps={STEPS - 1}", f"batch.accumulation={SAMPLES // dp}"]
     defaults = ["precision=fp32"] * ("precision" not in words) + ["parallelism.dp=1"] * (dp == 1)
-    made = make_plan(*common, *protocol, "parallelism.tp=2", *defaults, *words.split(), MEASURED)
+    defaults += ["parallelism.tp=2"] * ("parallelism.tp" not in words)
+    made = make_plan(*common, *protocol, *defaults, *words.split(), MEASURED)
     assert made.skip is None
     return made
 

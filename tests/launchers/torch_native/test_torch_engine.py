@@ -40,6 +40,9 @@ def test_nothing_that_users_ask_for_is_skipped(
             "optimizer=mine is DeepSpeed's: set optimizer=adamw",
         ),
         ("Z3", {"optimizer__implementation": "deepspeed_with_offload"}, None),
+        ("Z2", {"parallelism__shard": 1}, None),
+        ("Z1", {"parallelism__shard": 1}, "parallelism.shard=1 is for Z2 and Z3: add one to the method"),
+        ("Z3+O", {"parallelism__shard": 1}, "parallelism.shard=1 has not been tried with O: leave one of them out"),
         (
             "Z3+O",
             {"optimizer__implementation": "deepspeed_with_offload"},

@@ -82,6 +82,10 @@ def test_batch_arithmetic(plan):
         (["model=tiny", "parallelism.tp=4"], "parallelism.tp=4 does not divide model.num_kv_heads=2: choices are 1, 2"),
         (["parallelism.sequence=true"], "parallelism.tp=1: set parallelism.tp"),
         (
+            ["engine=torch", "method=Z3", "parallelism.dp=4", "parallelism.shard=3"],
+            "parallelism.shard=3 does not divide parallelism.dp=4: choices are 1, 2, 4",
+        ),
+        (
             ["model=7b", "data=synthetic", "parallelism.tp=4", "parallelism.sequence=true"],
             "cuts data.seq_len=350 into 1 x 4 = 4 parts, which does not come out even: "
             "set data.seq_len=348 or data.seq_len=352",
