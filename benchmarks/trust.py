@@ -14,6 +14,7 @@ from benchmarks.rates import rate
 from benchmarks.simulated import Protocol, Scatter, Simulated
 from benchmarks.trust_batches import batch_verdicts
 from benchmarks.trust_contention import contention_verdicts
+from benchmarks.trust_equal_loss import equal_loss_verdicts
 from benchmarks.trust_memory import memory_verdicts
 from benchmarks.trust_order import order_verdicts
 from benchmarks.trust_predictions import prediction_verdicts
@@ -54,6 +55,7 @@ def trust(folder: Path, tries: int = 1000) -> Iterator[Figure]:
     yield from set_verdicts(tries // 2)
     yield from order_verdicts(tries)
     yield from contention_verdicts(tries // 2)
+    yield from equal_loss_verdicts(tries // 2)
     yield from batch_verdicts(tries)
     yield from training_verdicts()
     yield from memory_verdicts()

@@ -64,6 +64,15 @@ def test_methods_on_one_budget_are_held_against_naive_and_recorded(tmp_path: Pat
     assert imread(tmp_path / "outputs" / "main" / "report_loss.png").shape[1] == 1260
 
 
+def test_several_seeds_say_what_a_choice_takes_to_an_equal_loss(tmp_path: Path) -> None:
+    said = run(tmp_path, "method=Naive,Q", "seed=0,1", "optimizer.lr=1e-3", "tracking=none")
+    _, _, table = said.partition("At equal loss")
+    naive, q = (next(line for line in table.splitlines() if f" {name} " in line) for name in ("Naive", "Q"))
+    assert "baseline: Naive," in table
+    assert naive.count(" to ") == 2, "the baseline reaches its own loss, with an interval of tokens and of seconds"
+    assert q.count(" to ") == 4 or "not reached by" in q
+
+
 @pytest.mark.sweep
 def test_a_learning_rate_of_zero_never_gets_there_one_of_1e20_diverges_and_short_text_is_read_again(
     tmp_path: Path,

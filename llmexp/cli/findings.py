@@ -25,7 +25,7 @@ from llmexp.report.text import table_lines
 
 def show_findings(args: Namespace, words: Sequence[str]) -> int:
     """Print a table of claims for each reference. Raises ConfigError for flags that belong to the table of runs."""
-    for flag in ("largest_batch", "into", "figure", "style", "html", "open", "setup", "missing"):
+    for flag in ("largest_batch", "into", "figure", "style", "html", "open", "setup", "missing", "loss"):
         if getattr(args, flag):
             raise ConfigError(
                 f"--{flag.replace('_', '-')} does not go with llmexp report findings, which takes --claims and --format"

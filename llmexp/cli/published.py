@@ -18,7 +18,7 @@ from llmexp.report.references.view import View
 from llmexp.report.screen import console, write
 from llmexp.report.table import Report, build_report
 
-_NOT_HERE = ("largest_batch", "figure", "style", "setup", "claims")
+_NOT_HERE = ("largest_batch", "figure", "style", "setup", "claims", "loss")
 
 
 def show_published(reference: Reference, args: Namespace, words: Sequence[str]) -> int:

@@ -35,12 +35,14 @@ _IN_TITLE = {"task": "{}", "hardware": "on {}", "engine": "{}", "ranks": "{} ran
 class SectionRows:
     """The rows of one kind, in the order of their folders, and what they are called.
 
-    `left_out` counts rows that the user asked not to see. `training_budget` is a training whose cost was asked for.
+    `left_out` counts rows that the user asked not to see. `training_budget` is a training whose cost was asked for,
+    `target_loss` a loss whose cost was.
     """
 
     rows: tuple[Row, ...]
     left_out: int = 0
     training_budget: TrainingBudget | None = None
+    target_loss: float | None = None
 
     @cached_property
     def shared(self) -> dict[str, str]:

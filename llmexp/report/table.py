@@ -53,6 +53,13 @@ class Report:
             )
         return replace(self, sections=sections)
 
+    def with_target_loss(self, loss: float) -> Report:
+        """Return the report with what it takes to reach this loss; raises ConfigError where no run can say it."""
+        sections = tuple(replace(section, target_loss=loss) for section in self.sections)
+        if not any(section.asked_tables for section in sections):
+            raise ConfigError(f"--loss {loss:g}: none of these runs was trained on a budget of tokens: measure.tokens=")
+        return replace(self, sections=sections)
+
 
 def build_report(folders: Sequence[RunFolder]) -> Report:
     """Read run folders into a report; a folder that cannot be read is named and hides no other."""

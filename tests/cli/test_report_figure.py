@@ -23,6 +23,10 @@ def sweep(make_run) -> str:
         (("--figure", "x.pdf", "--style", "papr"), "invalid choice: 'papr' (choose from"),
         (("--style", "paper"), "--style paper is of --figure FILE, which is missing"),
         (("findings", "--style", "paper"), "--style does not go with llmexp report findings"),
+        (("--loss", "low"), "--loss low: must be a finite number of nats above 0, as in --loss 2.31"),
+        (("--loss", "-1"), "--loss -1: must be a finite number of nats above 0"),
+        (("findings", "--loss", "2"), "--loss does not go with llmexp report findings"),
+        (("paper", "--loss", "2"), "--loss does not go with llmexp report paper"),
     ],
 )
 def test_a_wrong_word_is_answered_in_one_line_with_the_choices(words, said, sweep, llmexp) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Sequence
+from contextlib import suppress
+from math import isfinite
 from pathlib import Path
 
 from llmexp.answers.reported import runs_reported
@@ -107,6 +109,21 @@ def _add_content(parser: Parser) -> None:
         metavar="TRAINING",
         help="add what a whole training would take by these speeds: tokens=300e9, or epochs=3",
     )
+    parser.add_argument(
+        "--loss",
+        type=_loss,
+        metavar="LOSS",
+        help="with measure.tokens: add what each choice takes to this loss; with several seeds it is shown unasked, "
+        "to a loss of the baseline's",
+    )
+
+
+def _loss(text: str) -> float:
+    """Read a loss; raises ConfigError with one line."""
+    with suppress(ValueError):
+        if isfinite(loss := float(text)) and loss > 0:
+            return loss
+    raise ConfigError(f"--loss {text}: must be a finite number of nats above 0, as in --loss 2.31")
 
 
 def _names() -> str:
@@ -148,6 +165,7 @@ def main(args: Namespace) -> int:
     table = found.largest_batches() if args.largest_batch else found
     table = sorted_by(table, args.sort) if args.sort else table
     table = table.with_training_budget(args.training_budget) if args.training_budget else table
+    table = table.with_target_loss(args.loss) if args.loss else table
     if args.into:
         print(*publish(table, args.into), sep="\n")
     elif args.setup:

@@ -36,7 +36,7 @@ class Judge:
 
     def verdict(self, row: TrainingRow) -> str:
         """Return where a method stands beside Naive."""
-        if _is_disturbed(row) or _is_disturbed(self.naive):
+        if is_disturbed(row) or is_disturbed(self.naive):
             return self._by_rounds(row)
         (low, high), (low_naive, high_naive) = _interval(row) or (0.0, 0.0), _interval(self.naive) or (0.0, 0.0)
         return SLOWER if high < low_naive else FASTER if low > high_naive else ALIKE
@@ -81,11 +81,11 @@ def _line(judge: Judge, others: Sequence[TrainingRow], named: Callable[[Training
     methods = [row.method for row in others]
     for row in others:
         found[judge.verdict(row)].append(row.method if methods.count(row.method) == 1 else named(row))
-    if _is_disturbed(judge.naive) and len(found[DISTURBED]) == len(others):
+    if is_disturbed(judge.naive) and len(found[DISTURBED]) == len(others):
         return "no method is compared with Naive, whose measurements were disturbed"
-    by_rounds = sum(map(_is_disturbed, others)) > len(found[DISTURBED])
+    by_rounds = sum(map(is_disturbed, others)) > len(found[DISTURBED])
     told = [f"{verdict}: {', '.join(names)}" for verdict, names in found.items() if names]
-    return f"{_rule(_is_disturbed(judge.naive), by_rounds)}, {'; '.join(told)}"
+    return f"{_rule(is_disturbed(judge.naive), by_rounds)}, {'; '.join(told)}"
 
 
 def _rule(all_by_rounds: bool, some_by_rounds: bool) -> str:
@@ -118,7 +118,8 @@ def _drift(row: TrainingRow) -> float:
     return max((max(ratio, 1 / ratio) for ratio in drifted), default=1.0)
 
 
-def _is_disturbed(row: TrainingRow) -> bool:
+def is_disturbed(row: TrainingRow) -> bool:
+    """Tell whether something shifted the run as a whole, which its repeats do not show."""
     judged = _judged(row)
     return (
         judged is not None

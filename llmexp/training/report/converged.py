@@ -12,6 +12,7 @@ from math import isfinite
 
 from llmexp.errors import RecordError
 from llmexp.record.digits import rounded
+from llmexp.record.result import RunStatus
 from llmexp.report.cells import own_words
 from llmexp.training.convergence import REACHED_WITHIN, SMOOTHED_SHARE, LossCurve, curve_of
 from llmexp.training.repeats import RunConstants, read_training
@@ -83,7 +84,7 @@ def converged(rows: Sequence[TrainingRow]) -> dict[str, Converged]:
     alike: dict[str, list[TrainingRow]] = {}
     for row in rows:
         if row.id in curves:
-            alike.setdefault(_asked(row), []).append(row)
+            alike.setdefault(asked_losses(row), []).append(row)
     found = {}
     for group in alike.values():
         base = _baseline(group, curves)
@@ -120,7 +121,13 @@ def convergence_legend(found: Sequence[Converged]) -> list[str]:
 
 
 def _curve(row: TrainingRow) -> LossCurve | None:
-    if row.metric("smoothed_final_loss") is None:
+    return None if row.metric("smoothed_final_loss") is None else loss_curve(row)
+
+
+def loss_curve(row: TrainingRow) -> LossCurve | None:
+    """Return the losses of a run with a token budget, whose speed may be emulated; None where they cannot be read."""
+    result = row.result
+    if result is None or result.status != RunStatus.SUCCESS or not result.metrics.get("smoothed_final_loss"):
         return None
     try:
         repeats = [read_training(path, row.processes) for path in row.folder.repeats()]
@@ -129,16 +136,18 @@ def _curve(row: TrainingRow) -> LossCurve | None:
         return None
 
 
-def _asked(row: TrainingRow) -> str:
+def asked_losses(row: TrainingRow, seed: bool = True) -> str:
     """Return what runs must share for their losses to compare, as text.
 
-    It holds task, model, budget, seed, and the data without the cut into sequences.
+    It holds task, model, budget, seed where it counts, and the data without the cut into sequences.
     """
     config = row.plan.config
     told = config.model_dump(
         mode="json", include={"task": True, "model": True, "measure": {"tokens"}, "seed": True, "data": True}
     )
     told["data"].pop("seq_len")
+    if not seed:
+        told.pop("seed")
     # A user's own program may read any data.
     return json.dumps([told, config.engine.name == "script"], sort_keys=True)
 

@@ -24,6 +24,7 @@ from llmexp.training.report.columns import columns
 from llmexp.training.report.conclusion import conclusion
 from llmexp.training.report.converged import Converged, converged
 from llmexp.training.report.engine_notes import engine_note, update_note
+from llmexp.training.report.equal_loss_table import equal_loss_tables
 from llmexp.training.report.legend import explained, legend
 from llmexp.training.report.memory_column import memory_header, memory_unit
 from llmexp.training.report.page_charts import training_charts, training_matrices
@@ -170,7 +171,7 @@ class TrainingSection(ReportSection):
         runs = self.profiled
         modules = [module_table(runs, whole=False), limits_table(runs)] if 0 < len(runs) <= MOST_PROFILED else []
         return [
-            *self.asked_tables,
+            *(self.asked_tables if self.target_loss else [*self.asked_tables, *equal_loss_tables(self.rows, None)]),
             *search_tables([(self.named(row), self.searches[row.id]) for row in self.rows if row.id in self.searches]),
             *modules,
             *super().tables,
@@ -178,11 +179,12 @@ class TrainingSection(ReportSection):
 
     @property
     def asked_tables(self) -> Sequence[ReportTable]:
-        """The cost of a training budget; raises ConfigError where no run can say it."""
+        """The cost of a training budget and of a loss; raises ConfigError where no run can say the first."""
+        losses = equal_loss_tables(self.rows, self.target_loss) if self.target_loss else []
         if self.training_budget is None:
-            return []
+            return losses
         check_budget(self.rows, self.training_budget)
-        return [budget_table(self.rows, [self.named(row) for row in self.rows], self.training_budget)]
+        return [budget_table(self.rows, [self.named(row) for row in self.rows], self.training_budget), *losses]
 
     @property
     def answers(self) -> list[str]:
