@@ -15,6 +15,7 @@ from llmexp.method import Method
 from llmexp.paper.printed import paper_cell, paper_cells, read_table
 from llmexp.paper.printed.breakdowns import breakdown_tables
 from llmexp.paper.training.step_times.matching import SWEEP
+from llmexp.training.advice.mathematics import changes_of
 from llmexp.training.plan.training_plan import TrainingPlan
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -182,6 +183,16 @@ def test_first_run_is_small_and_on_real_text():
     assert planned("experiment=first_run") == [
         ("tiny", method) for method in ("Naive", "F", "R", "Z2", "Z3+O", "F+R+Z3")
     ]
+
+
+def test_equal_loss_measures_what_changes_the_mathematics_in_turn_for_each_seed():
+    found = plans("experiment=equal_loss", "hardware=cpu")
+    assert not any(plan.skip for plan in found)
+    assert [plan.config.seed for plan in found] == [seed for seed in range(5) for _ in range(5)]
+    changes = [tuple(changes_of(plan)) for plan in found]
+    assert changes[:5] * 5 == changes
+    assert changes[:5] == [(), ("bf16 without fp32 copy",), ("fp8 products",), ("4-bit weights",), ("8-bit moments",)]
+    assert {(plan.config.data.name, plan.config.optimizer.lr) for plan in found} == {("text", 3e-3)}
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
