@@ -71,7 +71,16 @@ FORMATS = {
         fused_attention=True,
         unit_roundoff=2.0**-8,
     ),
-    "fp16": NumberFormat(2, "float16", traced=("c10::Half",)),
+    # Its smallest normal number is 2^-14, so that losses in it are scaled.
+    "fp16": NumberFormat(
+        2,
+        "float16",
+        traced=("c10::Half",),
+        holds_parameters=True,
+        has_peak=True,
+        fused_attention=True,
+        unit_roundoff=2.0**-11,
+    ),
     "fp8": NumberFormat(
         1,
         traced=("c10::Float8_e4m3fn", "c10::Float8_e5m2", "c10::Float8_e4m3fnuz", "c10::Float8_e5m2fnuz"),
@@ -83,6 +92,8 @@ FORMATS = {
 _TAKEN = frozenset(name for name, row in FORMATS.items() if row.holds_moments or row.has_peak)
 # What parameters are trained in, and what is measured, if nobody says otherwise.
 SINGLE, HALF = "fp32", "bf16"
+# Gradients in it need a scaled loss.
+SCALED = "fp16"
 
 
 def format_of(name: str) -> NumberFormat:

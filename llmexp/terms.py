@@ -29,7 +29,8 @@ _WORDS = {
         "parallelism.pp=2 beside the method": "pp pipeline pipelineparallel",
         "parallelism.cp=2 beside the method": "cp sp ulysses ring contextparallel sequenceparallel",
         "kernels.liger=true beside the method": "liger",
-        "precision=bf16_mixed beside the method": "bf16 fp16 amp mixed",
+        "precision=bf16_mixed beside the method": "bf16 amp mixed",
+        "precision=fp16 beside the method": "fp16",
     },
     "key": {
         "serve.texts.path=<file of prompts>": "serve.dataset serve.data serve.prompts serve.datasetpath serve.file",
@@ -65,7 +66,7 @@ _WORDS = {
         "data.tokenizer": "tokenizername tokenizerpath",
         "model=<option, folder or hub name>": "modelname modelpath modelnameorpath modelid checkpoint pretrained",
         "precision=bf16_mixed": "bf16 bfloat16 dtype torchdtype amp mixedprecision",
-        "precision=bf16_mixed: fp16 is not offered": "fp16 float16 half",
+        "precision=fp16": "fp16 float16 half",
         "precision=fp8, with engine=torch": "fp8 float8",
         "precision=fp32": "fp32 float32",
         "precision=tf32": "tf32 allowtf32 usetf32",
@@ -106,7 +107,7 @@ _WORDS = {
     },
     "precision": {
         "precision=bf16_mixed, or bf16_pure, whose master copy and moments are bf16 too": "bf16 bfloat16 mixed amp 16",
-        "precision=bf16_mixed: fp16 is not offered": "fp16 float16 half int8",
+        "precision=fp16": "float16 half",
         "precision=fp8, or fp8_pure, whose states are those of bf16_pure": "float8 fp8mixed",
         "precision=fp32": "float32 float single full",
     },

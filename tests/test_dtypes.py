@@ -21,9 +21,9 @@ def test_a_format_takes_the_bytes_and_rounds_as_torch_does(name: str) -> None:
 
 
 def test_the_names_that_keys_take_and_their_order() -> None:
-    assert of_parameters() == ("fp32", "bf16")
+    assert of_parameters() == ("fp32", "bf16", "fp16")
     assert of_moments() == ("fp32", "bf16", "int8")
-    assert of_peaks() == ("fp32", "tf32", "bf16", "fp8")
+    assert of_peaks() == ("fp32", "tf32", "bf16", "fp16", "fp8")
 
 
 def test_a_moment_of_8_bits_has_its_part_of_a_scale() -> None:

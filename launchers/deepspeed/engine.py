@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from llmexp.dtypes import bytes_of
+from llmexp.dtypes import HALF, SCALED, SINGLE, bytes_of
 from llmexp.inputs.shape import shape_of
 from llmexp.launch.commands import module, ranks_of
 from llmexp.launchers.deepspeed.options import deepspeed_options
@@ -44,6 +44,7 @@ class DeepSpeedEngine(TrainingEngine):
     degrees = ("dp", "cp")
     launchers = ("spawn", "torchrun", "deepspeed", "fork")
     cp_chunks: ClassVar[Mapping[CpKind, int]] = {"ulysses": 1}
+    dtypes = (SINGLE, HALF, SCALED)
     keeps_weights = builds_transformers = grows_sequences = traces_memory = sets_updates = True
     offloads_activations_with = 2
     modules = ("torch", "deepspeed", "transformers", "accelerate")
@@ -68,6 +69,11 @@ class DeepSpeedEngine(TrainingEngine):
             and not _uses_own_optimizer(config, techniques)
         ):
             return f"O with precision={config.precision.name} needs DeepSpeed's CPUAdam: set optimizer=adamw_cpuadam"
+        if config.precision.scales_loss and not techniques.zero_stage:
+            return (
+                f"precision={config.precision.name} without Z: DeepSpeed (0.19.8) divides gradients there by a factor "
+                "that losses were not multiplied by: take Z1, Z2 or Z3, or set engine=torch"
+            )
         limits = (
             compiled_limit(techniques, dims),
             packing_limit(config, techniques, dims),
@@ -135,6 +141,8 @@ class DeepSpeedEngine(TrainingEngine):
             }
         if _uses_bf16_section(config, techniques):
             native["bf16"] = _bf16(config)
+        if config.precision.scales_loss:
+            native["fp16"] = _fp16(config)
         if _uses_own_optimizer(config, techniques):
             native["optimizer"] = _optimizer(config)
         else:
@@ -276,6 +284,16 @@ def _uses_bf16_section(config: TrainingConfig, techniques: Techniques) -> bool:
 def _bf16(config: TrainingConfig) -> dict[str, Any]:
     pure = config.precision.master == "bf16"
     return {"enabled": True} | ({"bf16_master_weights_and_grads": True, "bf16_optimizer_states": True} if pure else {})
+
+
+def _fp16(config: TrainingConfig) -> dict[str, Any]:
+    """Return the section of fp16; its scale falls after every overflow, as that of other engines does."""
+    return {
+        "enabled": True,
+        "initial_scale_power": config.precision.initial_scale_power,
+        "loss_scale_window": config.precision.scale_window,
+        "hysteresis": 1,
+    }
 
 
 def _uses_own_optimizer(config: TrainingConfig, techniques: Techniques) -> bool:

@@ -18,7 +18,7 @@ from deepspeed.utils import set_z3_leaf_modules
 from torch import nn
 from transformers import PreTrainedModel
 
-from llmexp.launchers.deepspeed.ops import use_built_ops
+from llmexp.launchers.deepspeed.ops import use_built_ops, use_fp16
 from llmexp.launchers.deepspeed.sequence import CutSequences, WholeSequences
 from llmexp.launchers.deepspeed.state import offloaded_kinds, state_tensors
 from llmexp.launchers.models import assembly, building
@@ -41,6 +41,8 @@ class DeepSpeedTraining:
 
     def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
         self._plan, self._device = plan, device
+        if plan.config.precision.scales_loss:
+            use_fp16()
         self._method = assembly.method_of(plan)
         self._techniques = self._method.techniques
         self._sequences = CutSequences(plan) if plan.dims.cp > 1 else WholeSequences()
@@ -58,6 +60,7 @@ class DeepSpeedTraining:
             # A single rank has nobody to average with, yet every gradient would be copied into buckets and back.
             self.engine.enable_backward_allreduce = False
         self._clipped_norm: torch.Tensor | float | None = None
+        self._scaled_step: tuple[float, bool] | None = None
         self.engine.clip_fp32_gradients = self._clip
         buffers.restore(device)
         if isinstance(self.engine.optimizer, FP16_UnfusedOptimizer):
@@ -78,7 +81,11 @@ class DeepSpeedTraining:
 
     def step(self) -> None:
         """Update the parameters where the accumulation is complete."""
+        skipped = self.engine.skipped_steps
+        scale = float(self.engine.optimizer.loss_scale) if self._plan.config.precision.scales_loss else None
         self.engine.step()
+        if scale is not None:
+            self._scaled_step = scale, self.engine.skipped_steps > skipped
 
     def state_tensors(self) -> dict[str, list[torch.Tensor]]:
         """Return, by kind, the tensors that hold training state now."""
@@ -98,6 +105,10 @@ class DeepSpeedTraining:
         """Return the norm that ZeRO and DeepSpeed's wrappers compute in every step, or else clipping; None without."""
         norm: torch.Tensor | float | None = self.engine.get_global_grad_norm()
         return self._clipped_norm if norm is None else norm
+
+    def scaled_step(self) -> tuple[float, bool] | None:
+        """Return the factor of the last step's losses, and whether its update was skipped; None without a factor."""
+        return self._scaled_step
 
     def _clip(self) -> None:
         """Clip as DeepSpeed does without ZeRO and wrappers, whose own method drops the norm (0.19.8)."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from llmexp.dtypes import bytes_of
+from llmexp.dtypes import HALF, SCALED, SINGLE, bytes_of
 from llmexp.launch.commands import ranks_of
 from llmexp.method import Method, Techniques
 from llmexp.record.plan import Command
@@ -29,6 +29,8 @@ PRECISIONS = {
     ("bf16", "bf16", "fp32", "fp32"),
     ("bf16", "fp32", "fp32", "fp32"),
     ("bf16", "bf16", "bf16", "bf16"),
+    ("fp16", "fp16", "fp32", "fp32"),
+    ("fp16", "fp32", "fp32", "fp32"),
 }
 # Megatron compiles each of these by torch.compile; none needs TransformerEngine or Apex.
 FUSIONS = ("bias_activation_fusion", "bias_dropout_fusion", "cross_entropy_loss_fusion")
@@ -42,6 +44,7 @@ class MegatronEngine(TrainingEngine):
     cuts = ("ends_as_layers", "etp")
     cp_chunks: ClassVar[Mapping[CpKind, int]] = {"ring": 2, "ulysses": 2}
     sets_updates = True
+    dtypes = (SINGLE, HALF, SCALED)
     launchers = ("spawn", "torchrun", "fork")
     modules = ("torch", "megatron.core")
     extras = "train,megatron"
@@ -124,7 +127,8 @@ def _shape(config: TrainingConfig) -> dict[str, Any]:
         "qk_layernorm": model.architecture == "qwen3",
         "gated_linear_unit": True,
         "add_bias_linear": False,
-        "bf16": config.precision.parameters == "bf16",
+        "bf16": config.precision.parameters == HALF,
+        "fp16": config.precision.scales_loss,
         "hidden_dropout": 0.0,
         "attention_dropout": 0.0,
     }
@@ -227,7 +231,18 @@ def _optimizer(config: TrainingConfig) -> dict[str, Any]:
         **constants,
         "clip_grad": chosen.clip_norm or 0.0,
         # For Megatron "bf16" means bf16 parameters beside an fp32 copy; without it the parameters are updated in place.
-        "bf16": config.precision.master != config.precision.parameters,
+        "bf16": config.precision.master != config.precision.parameters and not config.precision.scales_loss,
+    } | (_scaled(config) if config.precision.scales_loss else {})
+
+
+def _scaled(config: TrainingConfig) -> dict[str, Any]:
+    """Return the arguments of Megatron's scaler, whose scale falls after every overflow, as those of others do."""
+    return {
+        "fp16": True,
+        "initial_loss_scale": 2.0**config.precision.initial_scale_power,
+        "min_loss_scale": 1.0,
+        "loss_scale_window": config.precision.scale_window,
+        "hysteresis": 1,
     }
 
 
@@ -295,6 +310,8 @@ def _lacks_states(config: TrainingConfig, techniques: Techniques) -> str | None:
         )
     if techniques.zero_stage and precision.master == "bf16":
         return f"Z1: its distributed optimizer keeps an fp32 master copy, which precision={precision.name} lacks"
+    if precision.scales_loss and isinstance(config.model, MixtralModel):
+        return f"precision={precision.name}: its optimizer of experts would scale by another factor than the loss has"
     return None
 
 

@@ -48,6 +48,10 @@ class MegatronTraining:
         self.stages = stages(plan, config)
         self.module: nn.Module = nn.ModuleList(self.stages)
         self.optimizer = build_optimizer(plan.engine_config["optimizer"], self.stages)
+        self._scales_loss = plan.config.precision.scales_loss
+        self._scaled_step: tuple[float, bool] | None = None
+        if self._scales_loss:
+            config.grad_scale_func = self.optimizer.scale_loss
         assert isinstance(plan.config.model, SizedModel)
         self.vocab_size = plan.config.model.vocab_size
         self.parameters = self.trainable_parameters = plan.parameters or 0
@@ -60,7 +64,7 @@ class MegatronTraining:
         else:
             losses = self._in_turn(passes, mark)
             mark("backward")
-        _, self._gradient_norm, _ = self.optimizer.step()
+        self._update()
         for stage in self.stages:
             stage.zero_grad_buffer()
         self.optimizer.zero_grad()
@@ -68,21 +72,32 @@ class MegatronTraining:
         mark("optimizer")
         return reported
 
+    def _update(self) -> None:
+        """Update the parameters; Megatron tells no norm of gradients that overflow, and updates nothing."""
+        scale = float(self.optimizer.get_loss_scale()) if self._scales_loss else None
+        updated, self._gradient_norm, _ = self.optimizer.step()
+        if scale is not None:
+            self._scaled_step = scale, not updated
+
     def state_tensors(self) -> dict[str, list[torch.Tensor]]:
         """Return, by kind, the tensors that hold training state now."""
         return state_tensors(self.module, self.optimizer)
 
     def gradient_norm(self) -> float | None:
         """Return the norm of the last step's gradient."""
-        return float(self._gradient_norm)
+        return self.norm_of_step()
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Return the groups of the optimizers inside Megatron's."""
         return [group for inner in torch_optimizers(self.optimizer) for group in inner.param_groups]
 
-    def norm_of_step(self) -> float:
-        """Return the norm, which Megatron computes in every step."""
-        return float(self._gradient_norm)
+    def norm_of_step(self) -> float | None:
+        """Return the norm, which Megatron computes in every step whose gradients do not overflow."""
+        return None if self._gradient_norm is None else float(self._gradient_norm)
+
+    def scaled_step(self) -> tuple[float, bool] | None:
+        """Return the factor of the last step's losses, and whether its update was skipped; None without a factor."""
+        return self._scaled_step
 
     def offloaded(self) -> frozenset[str]:
         """Return no kinds: Megatron's own offload is not used."""
@@ -117,7 +132,8 @@ class MegatronTraining:
             mark("forward")
             # Gradients are summed over the passes and reduced over the replicas in the last one, as in Megatron.
             with nullcontext() if number == len(passes) else stage.no_sync():
-                (loss * (self._plan.dims.cp / len(passes))).backward()
+                loss = loss * (self._plan.dims.cp / len(passes))
+                (self.optimizer.scale_loss(loss) if self._scales_loss else loss).backward()
             if number < len(passes):
                 mark("backward")
         finalize_model_grads(self.stages)

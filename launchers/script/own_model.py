@@ -14,7 +14,7 @@ from llmexp.dtypes import of_parameters
 from llmexp.measure.dtypes import torch_dtype
 from llmexp.training.plan.training_plan import TrainingPlan
 
-DTYPES = {torch_dtype(name): name for name in (*of_parameters(), "fp16")}
+DTYPES = {torch_dtype(name): name for name in of_parameters()}
 
 
 class OwnModel:

@@ -33,6 +33,7 @@ class Pipelined:
     def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
         dims = plan.dims
         self._plan, self._device = plan, device
+        self.loss_factor = 1.0
         # The ranks of one stage are neighbors; ParallelDims.replica_of counts in the same order.
         mesh = init_device_mesh(device.type, (dims.pp, dims.dp), mesh_dim_names=("stage", "replica"))
         self.ranks, self._replicas = mesh.get_group("stage"), mesh.get_group("replica")
@@ -96,7 +97,7 @@ class Pipelined:
         return self._plan.batch.accumulation * self._plan.dims.dp
 
     def _share_of_loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        return self.stages[-1].loss(logits, labels) / self._shares
+        return self.stages[-1].loss(logits, labels) / (self._shares / self.loss_factor)
 
     def _average(self) -> None:
         # DDP cannot do this: a schedule that splits backward passes does not run the hooks in which DDP reduces.
@@ -110,7 +111,7 @@ class Pipelined:
 
     def _of_whole_replica(self, losses: Sequence[torch.Tensor]) -> torch.Tensor:
         known = (
-            torch.stack(list(losses)).detach() * self._shares
+            torch.stack(list(losses)).detach() * (self._shares / self.loss_factor)
             if losses
             else torch.empty(self._plan.batch.accumulation, device=self._device)
         )
@@ -132,6 +133,8 @@ class PipelinedTraining(TorchState):
 
     def train(self, passes: Sequence[MicroBatch], mark: Callable[[str], None]) -> Sequence[torch.Tensor]:
         """Run one step: the schedule, then the update."""
+        if self.loss_scale:
+            self.layout.loss_factor = self.loss_scale.factor
         losses = self.layout.backward(passes)
         mark("forward_backward")
         self.update()

@@ -108,7 +108,7 @@ def _local(plan: TrainingPlan, parameters: list[nn.Parameter] | list[dict[str, A
     precision = plan.config.precision
     if precision.master == precision.parameters:
         return assembly.optimizer(plan, parameters)
-    return _MasterCopy(parameters, torch_dtype(precision.master), partial(assembly.optimizer, plan))
+    return MasterCopy(parameters, torch_dtype(precision.master), partial(assembly.optimizer, plan))
 
 
 def _average_in_backward(parameters: Iterable[nn.Parameter]) -> None:
@@ -126,11 +126,13 @@ def _average(parameter: nn.Parameter) -> None:
         distributed.all_reduce(parameter.grad)
 
 
-class _MasterCopy(torch.optim.Optimizer):
+class MasterCopy(torch.optim.Optimizer):
     """An optimizer of copies, which `make` builds: it updates the copies, then rounds them into the parameters.
 
-    At each step it gets the gradients in the copies' dtype.
+    At each step it gets the gradients in the copies' dtype, multiplied by `share`.
     """
+
+    share: torch.Tensor | float | None = None
 
     def __init__(
         self,
@@ -150,6 +152,8 @@ class _MasterCopy(torch.optim.Optimizer):
         for parameter, copy in zip(self._parameters, self._copies, strict=True):
             if parameter.grad is not None:
                 copy.grad, parameter.grad = parameter.grad.to(copy.dtype), None
+        if self.share is not None:
+            torch._foreach_mul_([copy.grad for copy in self._copies if copy.grad is not None], self.share)
         self.inner.step()
         self.inner.zero_grad()
         torch._foreach_copy_(list(map(local, self._parameters)), list(map(local, self._copies)))

@@ -13,7 +13,9 @@ from transformers import PreTrainedConfig
 from llmexp.launchers.models import assembly
 from llmexp.launchers.models.quantize import quantized_tensors
 from llmexp.launchers.torch_native.fully_sharded import SHARD
-from llmexp.launchers.training.clipping import clip
+from llmexp.launchers.torch_native.replicated import MasterCopy
+from llmexp.launchers.training.clipping import clip, gradients_of, kept_share, norm_of
+from llmexp.launchers.training.loss_scaling import LossScale
 from llmexp.launchers.training.optimizer_state import first_gradient_norm, local, moments, not_of
 from llmexp.record.what_ran import WhatRan
 from llmexp.training.plan.training_plan import TrainingPlan
@@ -52,6 +54,7 @@ class TorchState:
         self._zero_stage = assembly.method_of(plan).techniques.zero_stage
         self._clip_norm = plan.config.optimizer.clip_norm
         self._norm: torch.Tensor | None = None
+        self.loss_scale = LossScale(plan.config.precision) if plan.config.precision.scales_loss else None
         self.module = layout.module
         self.vocab_size = int(layout.config.vocab_size)
         self.trainable_parameters = sum(parameter.numel() for parameter in assembly.trained(self.module))
@@ -84,17 +87,42 @@ class TorchState:
         return [group for holder in holders for group in holder.param_groups if "lr" in group]
 
     def norm_of_step(self) -> torch.Tensor | None:
-        """Return the norm of the last step's gradient, which clipping computes; None without it."""
+        """Return the norm of the last step's gradient, which clipping and scaling compute; None without them."""
         return self._norm
 
+    def scaled_step(self) -> tuple[float, bool] | None:
+        """Return the factor of the last step's losses, and whether its update was skipped; None without a factor."""
+        return self.loss_scale.last if self.loss_scale else None
+
     def update(self) -> None:
-        """Clip the gradients where the plan says so, update the parameters and drop the gradients."""
+        """Unscale and clip the gradients where the plan says so, update the parameters and drop the gradients.
+
+        Nothing is updated where scaled gradients overflow.
+        """
         optimizer = self.layout.optimizer
-        if self._clip_norm is not None:
-            held = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        held = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        overflowed = False
+        if self.loss_scale:
+            overflowed = self._unscale(held, self.loss_scale)
+        elif self._clip_norm is not None:
             self._norm = clip(held, self._clip_norm, self.layout.holders)
-        optimizer.step()
+        if not overflowed:
+            optimizer.step()
         optimizer.zero_grad()
+
+    def _unscale(self, held: list[torch.Tensor], scale: LossScale) -> bool:
+        """Undo the scale, and clip, in fp32; return True where gradients overflowed and are left."""
+        gradients, factor = gradients_of(held), scale.factor
+        scaled = norm_of(gradients, self.layout.holders)
+        self._norm = scaled / factor
+        if scale.overflows(scaled):
+            return True
+        kept = 1.0 if self._clip_norm is None else kept_share(self._norm, self._clip_norm)
+        if isinstance(self._wrapped_optimizer, MasterCopy):
+            self._wrapped_optimizer.share = kept / factor
+        else:
+            torch._foreach_mul_(list(map(local, gradients)), kept / factor)
+        return False
 
     def offloaded(self) -> frozenset[str]:
         """Return the kinds of state that the layout keeps on the host."""
@@ -126,8 +154,11 @@ class TorchState:
     @property
     def _base_optimizer(self) -> torch.optim.Optimizer:
         """The optimizer that holds the moments: ZeroRedundancyOptimizer has it as `optim`, MasterCopy as `inner`."""
-        optimizer: torch.optim.Optimizer = getattr(self.layout.optimizer, "optim", self.layout.optimizer)
-        return getattr(optimizer, "inner", optimizer)
+        return getattr(self._wrapped_optimizer, "inner", self._wrapped_optimizer)
+
+    @property
+    def _wrapped_optimizer(self) -> Any:
+        return getattr(self.layout.optimizer, "optim", self.layout.optimizer)
 
 
 def _is_shard(parameter: torch.Tensor) -> bool:

@@ -41,6 +41,7 @@ def uncut(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) ->
 def _keys_beyond(config: TrainingConfig) -> dict[str, bool]:
     asked = {
         f"precision.linears={config.precision.linears}": config.precision.linears is not None,
+        "precision.parameters=fp16": config.precision.parameters == "fp16",
         "kernels.liger=true": config.kernels.liger,
         "memory.activation_offload=true": config.memory.activation_offload,
         "data.seq_len_schedule": bool(config.data.seq_len_schedule),

@@ -54,8 +54,9 @@ class TorchTraining(TorchState):
 
         They are averaged over ranks where the pass completes a step or partitions them.
         """
+        share = loss / self._accumulation if self._accumulation > 1 else loss
         with self._around_loss():
-            (loss / self._accumulation if self._accumulation > 1 else loss).backward()
+            (share * self.loss_scale.factor if self.loss_scale else share).backward()
         if self._completes and isinstance(self.layout, TensorParallel):
             self.layout.average()
 

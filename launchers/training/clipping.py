@@ -14,23 +14,35 @@ _EPSILON = 1e-6
 
 
 def clip(parameters: Iterable[torch.Tensor], largest: float, holders: distributed.ProcessGroup | None) -> torch.Tensor:
-    """Scale the gradients so that their norm is at most `largest`, and return the norm before, in fp32 or wider.
+    """Scale the gradients so that their norm is at most `largest`, and return the norm before, as `norm_of` does."""
+    gradients = gradients_of(parameters)
+    norm = norm_of(gradients, holders)
+    torch._foreach_mul_(list(map(local, gradients)), kept_share(norm, largest))
+    return norm
+
+
+def gradients_of(parameters: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    """Return the gradients that there are."""
+    return [parameter.grad for parameter in parameters if parameter.grad is not None]
+
+
+def norm_of(gradients: Iterable[torch.Tensor], holders: distributed.ProcessGroup | None) -> torch.Tensor:
+    """Return the norm of all gradients, in fp32 or wider.
 
     The ranks of `holders` hold different parameters or parts of them; None: each rank holds all.
     """
-    found = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    gradients = [local(gradient) for gradient in found]
     # What several ranks hold is summed over them once.
-    squares = torch.stack(
-        [_norm(gradient).square() / copies(whole) for gradient, whole in zip(gradients, found, strict=True)]
-    ).sum()
+    squares = torch.stack([_norm(local(gradient)).square() / copies(gradient) for gradient in gradients]).sum()
     if holders is not None:
         on_device = squares.to("cuda") if distributed.get_backend(holders) == "nccl" else squares
         distributed.all_reduce(on_device, group=holders)
         squares = on_device.to(squares.device)
-    norm = squares.sqrt()
-    torch._foreach_mul_(gradients, (largest / (norm + _EPSILON)).clamp(max=1.0))
-    return norm
+    return squares.sqrt()
+
+
+def kept_share(norm: torch.Tensor, largest: float) -> torch.Tensor:
+    """Return what gradients of this norm are multiplied by."""
+    return (largest / (norm + _EPSILON)).clamp(max=1.0)
 
 
 def _norm(gradient: torch.Tensor) -> torch.Tensor:

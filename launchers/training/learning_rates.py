@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from llmexp.launchers.training.engine_kinds import Built, TellsUpdates
+from llmexp.launchers.training.loss_scaling import ScalesLoss
 from llmexp.training.config import OptimizerConfig
 from llmexp.training.plan.rate_schedule import decay_steps, has_schedule, scheduled_steps
 from llmexp.training.plan.training_plan import TrainingPlan
@@ -37,6 +38,10 @@ class StepUpdates:
     def gradient_norm(self) -> torch.Tensor | float | None:
         """Return the norm of the last step's gradient before clipping; None where nobody has computed it."""
         return self._engine.norm_of_step()
+
+    def scaled_step(self) -> tuple[float, bool] | None:
+        """Return the factor of the last step's losses, and whether its update was skipped; None without a factor."""
+        return self._engine.scaled_step() if isinstance(self._engine, ScalesLoss) else None
 
 
 def updates_of(plan: TrainingPlan, engine: Built) -> StepUpdates | None:

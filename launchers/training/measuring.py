@@ -20,6 +20,7 @@ from llmexp.launchers.rank.versions import rank_environment
 from llmexp.launchers.training.engine_kinds import RankEngine
 from llmexp.launchers.training.frame import train
 from llmexp.launchers.training.learning_rates import updates_of
+from llmexp.launchers.training.loss_scaling import run_until_updated, scale_that_ran
 from llmexp.launchers.training.module_ranges import ranges_of, step_with_ranges
 from llmexp.launchers.training.state_watch import watch_over
 from llmexp.launchers.training.stopping import run_window
@@ -69,9 +70,10 @@ def measure_training(plan: TrainingPlan, rank: Rank, engine: RankEngine, device:
         loop = StepLoop(watch, clock_for(device), file, memory.current_bytes(device))
         loop.phases, loop.digests, loop.updates = protocol.phases, True, updates_of(plan, engine)
         loop.run(batches, range(1), warmup=True)
-        time_to_first_step_s, gradient_norm = rank.seconds_since_start(), engine.gradient_norm()
-        loop.trainable = engine
-        _warm_up(loop, batches, protocol, peaks)
+        time_to_first_step_s = rank.seconds_since_start()
+        taken = 1 + run_until_updated(loop, batches, range(1, protocol.warmup_steps))
+        gradient_norm, loop.trainable = engine.gradient_norm(), engine
+        _warm_up(loop, batches, range(taken, protocol.warmup_steps), peaks)
         window = _window(loop, batches, protocol, rank, device)
     peak_bytes = peaks.summary()
     lift_memory_limit()
@@ -100,13 +102,11 @@ def measure_training(plan: TrainingPlan, rank: Rank, engine: RankEngine, device:
     )
 
 
-def _warm_up(
-    loop: StepLoop, batches: Iterator[Sequence[MicroBatch]], protocol: TrainingMeasureConfig, peaks: memory.Peaks
-) -> None:
-    """Take the warm-up's steps but for the first one, and the memory's peak in each of their phases."""
+def _warm_up(loop: StepLoop, batches: Iterator[Sequence[MicroBatch]], steps: range, peaks: memory.Peaks) -> None:
+    """Take the warm-up's steps after its first update, and the memory's peak in each of their phases."""
     loop.at_phase_end = peaks.end_phase
     peaks.begin_phases()
-    loop.run(batches, range(1, protocol.warmup_steps), warmup=True)
+    loop.run(batches, steps, warmup=True)
     loop.at_phase_end = None
 
 
@@ -216,6 +216,7 @@ def _what_ran(plan: TrainingPlan, sequences: Sequences, probe: KernelProbe, engi
         from llmexp.launchers.models.float8 import float8_that_ran  # it imports transformers' models
 
         kernels |= float8_that_ran(plan, engine.module, probe.names)
+    kernels |= scale_that_ran(engine)
     return {**kernels} | _read(plan, sequences) | weights_that_ran(plan.config) | engine.what_ran()
 
 

@@ -19,6 +19,8 @@ CACHE_UNITS = {"K": 2**10, "M": 2**20}
 MODEL, INSTRUCTIONS = "model name", ("flags", "Features")
 # Linux's names for the instructions that multiply bf16: x86 has two kinds, ARM has one.
 BF16_OF_X86, BF16_OF_ARM = ("avx512_bf16", "amx_bf16"), ("bf16",)
+# The same of fp16.
+FP16_OF_X86, FP16_OF_ARM = ("avx512_fp16", "amx_fp16"), ("asimdhp",)
 
 
 def model() -> str | None:
@@ -39,6 +41,11 @@ def instruction_sets() -> set[str]:
 def multiplies_bf16() -> bool:
     """Return whether the processor has instructions that multiply bf16."""
     return not instruction_sets().isdisjoint((*BF16_OF_X86, *BF16_OF_ARM))
+
+
+def multiplies_fp16() -> bool:
+    """Return whether the processor has instructions that multiply fp16."""
+    return not instruction_sets().isdisjoint((*FP16_OF_X86, *FP16_OF_ARM))
 
 
 def compiled_for() -> str:

@@ -74,6 +74,9 @@ class Updates(Protocol):
     def gradient_norm(self) -> torch.Tensor | float | None:
         """Return the norm of the last step's gradient before clipping, or None."""
 
+    def scaled_step(self) -> tuple[float, bool] | None:
+        """Return the factor of the last step's losses, and whether its update was skipped; None without a factor."""
+
 
 TakeStep = Callable[[Trainable | Scheduled, Sequence[MicroBatch], Callable[[str], None]], Sequence[torch.Tensor]]
 
@@ -89,6 +92,7 @@ class _Pending:
     sequences: torch.Tensor | None
     lr: float | None
     gradient_norm: torch.Tensor | float | None
+    scaled: tuple[float, bool] | None
     marks: Sequence[tuple[str, Mark]]
     memory_bytes: int
 
@@ -132,10 +136,11 @@ class StepLoop:
         losses = self.take_step(self.trainable, passes, lambda phase: self._mark(marks, phase))
         mean_loss = torch.stack(list(losses)).mean().to("cpu", non_blocking=True)
         lr, norm = (self.updates.rate(), self.updates.gradient_norm()) if self.updates else (None, None)
+        scaled = self.updates.scaled_step() if self.updates else None
         if torch.is_tensor(norm):
             norm = norm.detach().to("cpu", non_blocking=True)
         marks.append(("end", self._clock.mark()))
-        return _Pending(step, warmup, passes, mean_loss, sequences, lr, norm, marks, self._memory_bytes())
+        return _Pending(step, warmup, passes, mean_loss, sequences, lr, norm, scaled, marks, self._memory_bytes())
 
     def _mark(self, marks: list[tuple[str, Mark]], phase: str) -> None:
         if self.phases:
@@ -167,6 +172,8 @@ class StepLoop:
             sequences=None if done.sequences is None else digest_text(int(done.sequences)),
             lr=done.lr,
             gradient_norm=None if done.gradient_norm is None else float(done.gradient_norm),
+            loss_scale=done.scaled[0] if done.scaled else None,
+            skipped=done.scaled[1] if done.scaled else None,
             at_s=unix_s(done.marks[-1][1], self._of_day),
             phases_s=dict(phases) or None,
             memory_bytes=done.memory_bytes,

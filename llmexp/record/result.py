@@ -91,6 +91,7 @@ class DoubtKind(StrEnum):
     GPU_CONTENTION = "gpu_contention"
     THROTTLING = "throttling"
     COMPILATION = "compilation"
+    SKIPPED = "skipped"
     DRIFT = "drift"
     WARMUP = "warmup"
     HOST = "host"

@@ -10,11 +10,11 @@ from typing import Any
 from llmexp.record.naming import NOT_MEASURED
 from llmexp.schema import RunConfig
 
-# The id depends on what precision=auto chose, not on why; limits and the peak of fp8, by which only MFU goes, are put
-# beside what is measured; and the versions in a server's own environment belong to the stack.
+# The id depends on what precision=auto chose, not on why; limits and the peaks of fp8 and fp16, by which only MFU goes,
+# are put beside what is measured; and the versions in a server's own environment belong to the stack.
 NOT_IN_ID: dict[str, Any] = dict.fromkeys(NOT_MEASURED, True) | {
     "precision": {"chosen_because"},
-    "hardware": {"calibration": True, "peak_flops_per_s": {"fp8"}},
+    "hardware": {"calibration": True, "peak_flops_per_s": {"fp8", "fp16"}},
     "engine": {"python"},
 }
 

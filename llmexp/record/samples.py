@@ -70,6 +70,10 @@ class StepSample(Sample):
         None,
         description="of the whole model, before clipping; None where the step computed none, or none that is finite",
     )
+    loss_scale: float | None = Field(None, description="the factor of the loss in backward; None without one")
+    skipped: bool | None = Field(
+        None, description="its gradients overflowed and updated nothing; None where losses are not scaled"
+    )
     sequences: str | None = Field(
         None,
         pattern="^[0-9a-f]{1,16}$",
@@ -87,7 +91,7 @@ class StepSample(Sample):
     @property
     def values(self) -> dict[str, float]:
         """The loss, what the update went by, and the time of each phase."""
-        update = {"lr": self.lr, "gradient_norm": self.gradient_norm}
+        update = {"lr": self.lr, "gradient_norm": self.gradient_norm, "loss_scale": self.loss_scale}
         told = {"loss": self.loss} | {name: value for name, value in update.items() if value is not None}
         return told | {f"{phase}_time_s": seconds for phase, seconds in (self.phases_s or {}).items()}
 

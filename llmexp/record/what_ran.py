@@ -41,6 +41,8 @@ class WhatRan(TypedDict, total=False):
     engine_optimizer_class: str
     schedule: str
     """The schedule of the pipeline's passes."""
+    loss_scale: float
+    """The factor of the last step's loss in backward, where gradients are in fp16."""
     reduced_in: str
     """The type that gradients are added up in over ranks."""
     zero_stage: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llmexp.machine import bf16
+from llmexp.machine import bf16, processor
 from llmexp.schema.run import PYTHON
 from llmexp.training.config import TrainingConfig
 from llmexp.training.config.run import FIT_TRIES, BatchConfig
@@ -43,13 +43,19 @@ def describe(plan: TrainingPlan) -> dict[str, str]:
 
 
 def precision_note(config: TrainingConfig) -> str:
-    """Say in one line what precision=auto chose, or what bf16 costs on hardware without instructions for it.
+    """Say in one line what precision=auto chose, or what 16 bits cost on hardware without instructions for them.
 
     Return "" where neither applies.
     """
     precision = config.precision
     if precision.chosen_because:
         return f"precision=auto is {precision.name}: {precision.chosen_because}"
+    if precision.scales_loss and config.hardware.device == "cpu" and not processor.multiplies_fp16():
+        return (
+            f"precision={precision.name}: this processor has no fp16 instructions "
+            f"({', '.join(processor.FP16_OF_X86)} or ARM's {processor.FP16_OF_ARM[0]}); matrix products take longer "
+            "than with precision=fp32"
+        )
     lack = bf16.lacks(config.hardware.model_dump()) if precision.parameters == "bf16" else ""
     on_cpu = config.hardware.device == "cpu"
     slower = bf16.slower_on_cpu() if on_cpu else "matrix products take longer than with precision=fp32"

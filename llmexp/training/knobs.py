@@ -264,6 +264,26 @@ def tf32_limit(
     return f"precision.tf32=true: {reason}" if reason else None
 
 
+def loss_scale_limit(
+    config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims
+) -> str | None:
+    """Say why parameters in fp16, whose gradients are of a scaled loss, cannot be trained."""
+    precision = config.precision
+    if not precision.scales_loss:
+        return None
+    why = {
+        f"small updates vanish in it: set precision.master=fp32, not {precision.master}": precision.master != SINGLE,
+        "kernels.fused_accumulation has not been tried with steps that are skipped: leave it out": (
+            config.kernels.fused_accumulation
+        ),
+        "kernels.chunked_loss makes gradients before the loss is scaled: leave it out": config.kernels.chunked_loss,
+        "kernels.liger makes gradients before the loss is scaled: leave it out": config.kernels.liger,
+        "precision.linears has not been tried with it: set precision=fp8": precision.linears is not None,
+    }
+    reason = next((reason for reason, holds in why.items() if holds), None)
+    return f"precision={precision.name}: parameters are in fp16, and {reason}" if reason else None
+
+
 def linears_limit(
     config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims
 ) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from llmexp.dtypes import format_of
+from llmexp.machine.bf16 import AMPERE
 from llmexp.method import Techniques
 from llmexp.training.config import TrainingConfig
 from llmexp.training.plan.dims import ParallelDims
@@ -78,10 +79,11 @@ def packing_limit(config: TrainingConfig, techniques: Techniques, dims: Parallel
 
 def flash_without_bf16(config: TrainingConfig, techniques: Techniques) -> str | None:
     """Say why F cannot be used, for engines that run transformers' models."""
-    if (
-        techniques.flash_attention
-        and config.hardware.device == "cuda"
-        and not format_of(config.precision.parameters).fused_attention
-    ):
-        return f"F: the flash kernels of CUDA take bf16, not precision={config.precision.name}"
+    hardware, precision = config.hardware, config.precision
+    if not techniques.flash_attention or hardware.device != "cuda":
+        return None
+    if not format_of(precision.parameters).fused_attention:
+        return f"F: the flash kernels of CUDA take bf16 and fp16, not precision={precision.name}"
+    if not hardware.is_amd and (hardware.sm or AMPERE) < AMPERE:
+        return f"F: the flash kernels of CUDA run from Ampere on, not on hardware={hardware.name}"
     return None

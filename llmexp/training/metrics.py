@@ -21,7 +21,7 @@ from llmexp.record.samples import Energy, StepSample
 from llmexp.training import flops
 from llmexp.training.convergence import curve_of
 from llmexp.training.memory_metrics import add_memory
-from llmexp.training.over_steps import loss_of, mean_of, phase_time, rate_of, tflops_of
+from llmexp.training.over_steps import loss_of, mean_of, phase_time, rate_of, skipped_of, tflops_of
 from llmexp.training.repeats import RunConstants, TrainingRepeat
 
 # Clocks of host and device differ by parts in a million, and an event is exact to less than a microsecond, so a
@@ -83,6 +83,17 @@ def epoch_usd(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None
 def measured_steps(repeat: TrainingRepeat, facts: RunConstants) -> Measurement:
     """Steps of the measured window; with adaptive stopping only as many as tokens_per_s needed to settle."""
     return Measurement(len(repeat.measured))
+
+
+@metric("steps", "lower", Shown("skipped steps", ".0f", dispensable=2))
+def skipped_steps(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
+    """Steps of the measured window whose gradients overflowed in fp16, so that they updated nothing;
+    None where losses are not scaled.
+
+    `samples.*.jsonl` has each step's `loss_scale` and whether it was `skipped`.
+    """
+    skipped = skipped_of(repeat.measured)
+    return None if skipped is None else Measurement(skipped)
 
 
 @metric("share", "higher")

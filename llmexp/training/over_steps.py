@@ -12,6 +12,9 @@ from llmexp.record.flops import Flops
 from llmexp.record.samples import StepSample
 from llmexp.training.repeats import RunConstants, Step, TrainingRepeat
 
+# Of measured steps, by which speed may be wrong.
+SKIPPED_SHARE = 0.01
+
 
 def rate_of(
     repeat: TrainingRepeat, facts: RunConstants, counter: Literal["positions", "real_tokens", "samples"]
@@ -58,3 +61,24 @@ def mean_of(steps: Sequence[float]) -> Measurement:
 def loss_of(step: Step) -> Measurement:
     """Return a step's loss, as the mean over ranks."""
     return Measurement(fmean(sample.loss for sample in step))
+
+
+def skipped_of(steps: Sequence[Step]) -> int | None:
+    """Return how many of these steps updated nothing, their gradients having overflowed; None without a loss scale."""
+    known = [step[0].skipped for step in steps]
+    return None if None in known else known.count(True)
+
+
+def skipped_words(repeats: Sequence[TrainingRepeat]) -> str:
+    """Say how many steps of the window updated nothing, where that is more than the share that speed may be wrong by.
+
+    Such a step costs less than others. A scale that has settled overflows once in a thousand steps or more.
+    """
+    of_repeats = [(skipped_of(repeat.measured) or 0, len(repeat.measured)) for repeat in repeats]
+    skipped, steps = max(of_repeats, key=lambda each: each[0] / each[1])
+    if skipped <= SKIPPED_SHARE * steps:
+        return ""
+    return (
+        f"skipped: {skipped} of {steps} measured steps had gradients that overflowed, and updated nothing, which takes "
+        "less time: set a smaller precision.initial_scale_power, or more measure.warmup_steps"
+    )

@@ -27,6 +27,7 @@ from llmexp.training.knobs import (
     keep_limit,
     liger_limit,
     linears_limit,
+    loss_scale_limit,
     schedule_limit,
     tf32_limit,
     update_limit,
@@ -116,6 +117,7 @@ def _skip(config: TrainingConfig, engine: TrainingEngine, techniques: Techniques
         chunked_loss_limit,
         fused_accumulation_limit,
         tf32_limit,
+        loss_scale_limit,
         linears_limit,
         update_limit,
     )

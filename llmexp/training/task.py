@@ -28,6 +28,7 @@ from llmexp.training.convergence import divergence
 from llmexp.training.describe import describe, precision_note
 from llmexp.training.largest_batch import next_trial, points_of, settled, with_batch
 from llmexp.training.outside_metrics import all_metrics
+from llmexp.training.over_steps import skipped_words
 from llmexp.training.plan.fit import fit_of
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.planning import plan_training
@@ -129,10 +130,12 @@ class Training(Task[TrainingConfig, TrainingPlan]):
         return RunConstants.of(plan)
 
     def doubts(self, repeats: Sequence[TrainingRepeat]) -> list[Doubt]:
-        """Report graphs that torch.compile made while steps were measured."""
+        """Report graphs that torch.compile made while steps were measured, and steps that updated nothing."""
         graphs = max(rank.compiled_in_window for repeat in repeats for rank in repeat.ranks)
         words = f"compilation: torch.compile made {graphs} graph{'s' * (graphs > 1)} inside the measured window"
-        return [Doubt(kind=DoubtKind.COMPILATION, words=words)] if graphs else []
+        compiled = [Doubt(kind=DoubtKind.COMPILATION, words=words)] if graphs else []
+        skipped = skipped_words(repeats)
+        return [*compiled, *([Doubt(kind=DoubtKind.SKIPPED, words=skipped)] if skipped else [])]
 
     def remark(self, repeats: Sequence[TrainingRepeat]) -> str:
         """Say that the loss diverged, where it did."""

@@ -30,6 +30,7 @@ def _reasons(plan: TrainingPlan) -> dict[tuple[str, str], str]:
     config, adapter = plan.config, plan.techniques.adapter
     no_lora = "" if adapter == "lora" else "only L and QL have such matrices"
     no_split = "" if config.data.dataset else "only a dataset of data.path has splits"
+    unscaled = "" if config.precision.scales_loss else "only losses with parameters in fp16 are scaled"
     no_search = "" if config.batch.is_searched else "only batch.micro=max searches for a batch"
     optimizer = config.optimizer
     falls = "" if optimizer.schedule != "constant" else "optimizer.schedule=constant does not fall"
@@ -42,6 +43,7 @@ def _reasons(plan: TrainingPlan) -> dict[tuple[str, str], str]:
         ("adapter", "virtual_tokens"): "" if adapter == "prompt" else "only P has such embeddings",
         ("adapter", "save"): "" if adapter else "only L, QL and P have an adapter to save",
         ("precision", "scaling"): "" if config.precision.linears else "only precision.linears=fp8 has scales",
+        **dict.fromkeys((("precision", key) for key in ("initial_scale_power", "scale_window")), unscaled),
         **dict.fromkeys((("batch", key) for key in ("search", "largest", "fits")), no_search),
         ("data", "split"): no_split,
         ("optimizer", "decay_steps"): ""

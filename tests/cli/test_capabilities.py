@@ -22,4 +22,4 @@ def test_what_is_asked_for_a_machine_is_answered_for_it(capsys):
     assert "megatron" not in told
     assert "model=7b parallelism" not in told
     assert carry_out("engines", ["hardware=a800", "model=7b", "engine=deepspeed", "precision=fp32"]) == 0
-    assert "the flash kernels of CUDA take bf16, not precision=fp32" in capsys.readouterr().out
+    assert "the flash kernels of CUDA take bf16 and fp16, not precision=fp32" in capsys.readouterr().out

@@ -56,8 +56,8 @@ def test_the_defaults_are_valid_and_frozen(container):
         (
             "hardware",
             "peak_flops_per_s",
-            {"fp16": 1e12},
-            "hardware.peak_flops_per_s.fp16=fp16: must be one of fp32, tf32, bf16, fp8",
+            {"int4": 1e12},
+            "hardware.peak_flops_per_s.int4=int4: must be one of fp32, tf32, bf16, fp16, fp8",
         ),
         (
             "hardware",

@@ -14,7 +14,7 @@ from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.repeats import RunConstants
 
 Limit = Callable[..., str | None]
-FP8 = "precision=fp8"
+FP8, FP16 = "precision=fp8", "precision=fp16"
 ADDED = "kernels.fused_accumulation=true"
 ONE_RANK = ["engine=torch", "parallelism.dp=1", "batch.accumulation=2"]
 CLIPPED = "optimizer.clip_norm=1.0"
@@ -70,6 +70,19 @@ def plan(*words: str) -> TrainingPlan:
         (["precision=tf32", "hardware=v100"], "hardware=v100 has no TF32"),
         (["precision=tf32", "hardware=mi300x"], "hardware=mi300x has no TF32"),
         (["precision=bf16_mixed", "precision.tf32=true", "hardware=h100"], "parameters are bf16"),
+        ([FP16], "precision=fp16 without Z: DeepSpeed (0.19.8) divides gradients there by a factor"),
+        ([FP16, "method=Z1", "precision.master=fp16"], "small updates vanish in it: set precision.master=fp32"),
+        ([FP16, "engine=torch", "optimizer=lomo"], "without a copy in fp32: set precision=bf16_pure or precision=fp32"),
+        ([FP16, *ONE_RANK, ADDED], "has not been tried with steps that are skipped: leave it out"),
+        ([FP16, "engine=torch", CHUNKED], "kernels.chunked_loss makes gradients before the loss is scaled"),
+        ([FP16, "engine=torch", LIGER, "hardware=a800"], "kernels.liger makes gradients before the loss is scaled"),
+        ([FP16, "engine=torch", "precision.linears=fp8"], "precision.linears has not been tried with it"),
+        ([FP16, "engine=megatron", "model=tiny-moe"], "would scale by another factor than the loss has"),
+        ([FP16, "engine=torch", "method=F", "hardware=v100"], "run from Ampere on, not on hardware=v100"),
+        (
+            [FP16, "engine=script", "engine.options.command='-m package.train'"],
+            "engine=script trains parameters in fp32 and bf16 only",
+        ),
         ([FP8], "precision.linears=fp8: engine=deepspeed multiplies in precision.parameters alone: set engine=torch"),
         ([FP8, "engine=megatron"], "set engine=torch, or precision=bf16_mixed or bf16_pure"),
         (
@@ -172,3 +185,14 @@ def test_liger_is_asked_for_before_a_run_on_a_gpu_starts() -> None:
     made = plan("hardware=a800", LIGER)
     assert made.skip is None
     assert "liger_kernel" in get_engine("pretrain", "deepspeed").needed_modules(made.config)
+
+
+@pytest.mark.parametrize(
+    "words", ["engine=torch", "engine=torch method=Z3", "engine=deepspeed method=Z2", "engine=megatron"]
+)
+def test_fp16_takes_the_memory_of_bf16_and_has_a_peak_of_its_own(words: str) -> None:
+    fp16, bf16 = (plan("hardware=a800", f"precision={name}", *words.split()) for name in ("fp16", "bf16_mixed"))
+    assert fp16.skip is None
+    assert fp16.memory == bf16.memory
+    assert RunConstants.of(fp16).peak_flops_per_s == 312e12
+    assert RunConstants.of(plan("hardware=v100", FP16, *words.split())).peak_flops_per_s == 125e12

@@ -1,3 +1,4 @@
+import json
 import math
 import re
 from dataclasses import replace
@@ -9,6 +10,7 @@ from llmexp.record.flops import Computed, Flops
 from llmexp.record.samples import Energy, StateBytes
 from llmexp.training.metrics import METRICS
 from llmexp.training.repeats import RunConstants, read_training
+from llmexp.training.task import PRETRAIN
 
 # Two replicas of unequal speed; micro 2, accumulation 3, seq_len 10: 60 positions a rank and step,
 # of which padding takes some.
@@ -348,3 +350,30 @@ def test_a_diverged_loss_is_no_number_and_spoils_nothing_else(write_repeat, dive
     assert math.isnan(metrics["final_loss"].mean)
     assert (metrics["final_loss"].std_between_repeats, metrics["final_loss"].n) == (None, 2)
     assert metrics["tokens_per_s"].mean == 10
+
+
+SKIPPED = [True, False, False, True, *[False] * 97]
+
+
+def scaled_repeat(write_repeat, skipped):
+    """A repeat of 1 step of warm-up and 100 measured ones, some of which updated nothing."""
+    folder = write_repeat(len(skipped), {0: {"window_wall_s": 100.0}}, {0: [(1.0, 10, 10, 1.0)] * len(skipped)})
+    path = folder / "samples.0.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    told = [line | {"loss_scale": 8.0, "skipped": each} for line, each in zip(lines, skipped, strict=True)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in told))
+    return read_training(folder, 1)
+
+
+def test_measured_steps_that_updated_nothing_are_counted(write_repeat, two_replicas):
+    assert METRICS.measure([scaled_repeat(write_repeat, SKIPPED)], RunConstants(1, 1))["skipped_steps"].mean == 1
+    assert measure([two_replicas], RunConstants(world_size=2, dp=2))["skipped_steps"] is None
+
+
+def test_a_speed_that_more_than_one_step_of_a_hundred_flatters_is_told(write_repeat):
+    few = scaled_repeat(write_repeat, SKIPPED)
+    assert PRETRAIN.doubts([few]) == []
+    many = scaled_repeat(write_repeat, [*SKIPPED[:-1], True, False, False, False])
+    (doubt,) = PRETRAIN.doubts([few, many])
+    assert doubt.kind == "skipped"
+    assert doubt.words.startswith("skipped: 2 of 103 measured steps had gradients that overflowed, and updated nothing")

@@ -18,6 +18,7 @@ from llmexp.training.unused_keys import unused_keys
         ("task=finetune method=L adapter.virtual_tokens=3", "adapter.virtual_tokens", "only P has such embeddings"),
         ("task=finetune adapter.save=true", "adapter.save", "only L, QL and P have an adapter to save"),
         ("data=instructions data.split=test", "data.split", "only a dataset of data.path has splits"),
+        ("precision.scale_window=9", "precision.scale_window", "only losses with parameters in fp16 are scaled"),
         ("optimizer.total_steps=9", "optimizer.total_steps", "the learning rate is constant"),
         ("optimizer.final_lr_share=0.5", "optimizer.final_lr_share", "optimizer.schedule=constant does not fall"),
         (

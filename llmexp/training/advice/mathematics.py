@@ -14,6 +14,7 @@ def changes_of(plan: TrainingPlan) -> Sequence[str]:
         "4-bit weights": techniques.quantization is not None,
         "adapters only": techniques.adapter is not None,
         "bf16 without fp32 copy": precision.parameters == precision.master == "bf16",
+        "fp16 with a scaled loss": precision.scales_loss,
         "fp8 products": precision.linears is not None,
         "8-bit moments": getattr(plan.config.optimizer, "moment_dtype", None) == "int8",
     }

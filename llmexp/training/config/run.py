@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from llmexp.dtypes import SINGLE
+from llmexp.dtypes import SCALED, SINGLE
 from llmexp.schema.model import AdapterConfig, HfModel, ModelConfig
 from llmexp.schema.run import MeasureConfig, RunConfig, TaskConfig
 from llmexp.schema.section import MAX, CpKind, Dtype, EndsAsLayers, Max, PeakDtype, PositiveInt, Section, Steps, Whole
@@ -85,12 +85,23 @@ class PrecisionConfig(Section):
             "the weights' gradients in the parameters' dtype"
         ),
     )
+    initial_scale_power: Annotated[int, Field(ge=0, le=32), Whole] = Field(
+        16, description="the loss is first multiplied by 2 to this power, with parameters in fp16"
+    )
+    scale_window: PositiveInt = Field(
+        1000, description="steps without overflow after which that factor doubles; after one with overflow it halves"
+    )
     chosen_because: str = Field("", description="why precision=auto chose this one; empty if it was named")
 
     @property
     def products(self) -> PeakDtype:
         """The dtype in which matrix products run, those of `linears` excepted."""
         return "tf32" if self.tf32 and self.parameters == SINGLE else self.parameters
+
+    @property
+    def scales_loss(self) -> bool:
+        """Tell whether losses are multiplied by a factor, without which small gradients vanish."""
+        return self.parameters == SCALED
 
 
 Keep = Literal["attention", "products"]

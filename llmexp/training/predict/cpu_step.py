@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from llmexp.dtypes import bytes_of
 from llmexp.inputs.shape import ModelShape, shape_of
 from llmexp.training.plan.trained import Trained
 from llmexp.training.plan.training_plan import TrainingPlan
@@ -150,7 +151,7 @@ def _exposed(plan: TrainingPlan, shape: ModelShape, trainable: float, rates: Cpu
     calls = known.sharded_layer_s * bool(stage) + known.gathering_layer_s * passes / 2 * (stage == 3)
     if plan.dims.dp == 1:
         return shape.num_layers * calls
-    width = 2.0 if plan.config.precision.products == "bf16" else 4.0
+    width = float(bytes_of(plan.config.precision.parameters))
     reduce, gather = rates.collectives["all_reduce"], rates.collectives["all_gather"]
     sent = known.reducing * reduce.time_s(trainable * width)
     if stage in (1, 2):
