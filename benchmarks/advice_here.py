@@ -1,4 +1,4 @@
-"""`python -m benchmarks.advice_here FOLDER [MODEL]` asks here whether three deciding runs hold the best option.
+"""`python -m benchmarks.advice_here FOLDER [MODEL]` asks here whether the deciding runs hold the best option.
 
 MODEL is `tiny` or `125m`. FOLDER has `llmexp task=micro hardware=cpu micro.ranks=1 measure.threads_per_rank=1`. All
 configurations are measured into it, in turns. Truth is the processor time of their steps, which other programs change
@@ -9,7 +9,7 @@ would measure.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -27,7 +27,9 @@ from llmexp.record.plan import RunPlan
 from llmexp.sweep.cost import Cost
 from llmexp.training.plan.training_plan import TrainingPlan
 
-GOAL, TRIALS = Goal("tokens_per_s"), 20
+GOAL, TRIALS = Goal("tokens_per_s"), 400
+# Options that are measured, in each set of trials.
+COUNTS = (1, 2, 3, FINALISTS, 6)
 METHODS, ENGINES = ("Naive", "F", "R", "F+R", "F+Z2+O"), ("deepspeed", "torch")
 _WORK = ("data=synthetic", "data.seq_len=128", "tracking=none")
 _MACHINE = ("hardware=cpu", "hardware.devices_per_node=1", "measure.threads_per_rank=1")
@@ -122,9 +124,8 @@ def chosen_of(measured: Sequence[Truth], count: int) -> set[str]:
     return {option.plan.id for option in ranking.deciding(count) or ranking.undecided}
 
 
-def trial(measured: Sequence[Truth], rng: np.random.Generator, count: int = FINALISTS) -> Trial:
-    """Draw what was measured anew, and look where the best one is."""
-    chosen = chosen_of(measured, count)
+def trial(measured: Sequence[Truth], rng: np.random.Generator, chosen: Collection[str]) -> Trial:
+    """Draw what was measured anew, and look whether the best one is among those with these ids."""
     drawn = {truth.option.plan.id: truth.drawn(rng) for truth in measured}
     second = {truth.option.plan.id: truth.drawn(rng) for truth in measured}
     best, best_again = (max(of_all, key=of_all.__getitem__) for of_all in (drawn, second))
@@ -143,17 +144,23 @@ def main(words: Sequence[str]) -> None:
         print(_line(place, truth, truth.option.plan.id in chosen))
     spread = [max(rates) / min(rates) - 1 for truth in measured if (rates := [fmean(each) for each in truth.steps_s])]
     print(f"repeats of a configuration differ by {median(spread):.0%} in the median, by {max(spread):.0%} at most")
-    for count in (1, FINALISTS, 2 * FINALISTS):
-        trials = [trial(measured, np.random.default_rng(seed), count) for seed in range(TRIALS)]
-        print(_told(f"{count} measured of {len(measured)}", trials))
+    for count in COUNTS:
+        fastest = {truth.option.plan.id for truth in measured[:count]}
+        print(_told(f"{count} measured of {len(measured)}", _trials(measured, chosen_of(measured, count))))
+        print(_told("  as many, chosen in hindsight", _trials(measured, fastest)))
     print(_told("options drawn too", [_of_some(measured, seed) for seed in range(TRIALS)]))
+
+
+def _trials(measured: Sequence[Truth], chosen: Collection[str]) -> list[Trial]:
+    return [trial(measured, np.random.default_rng(seed), chosen) for seed in range(TRIALS)]
 
 
 def _of_some(measured: Sequence[Truth], seed: int) -> Trial:
     """Return a trial of as many options, drawn from these: some are missing, and the choice is another one."""
     rng = np.random.default_rng(seed)
     places = sorted({int(place) for place in rng.integers(len(measured), size=len(measured))})
-    return trial([measured[place] for place in places], rng)
+    some = [measured[place] for place in places]
+    return trial(some, rng, chosen_of(some, FINALISTS))
 
 
 def _told(name: str, trials: Sequence[Trial]) -> str:

@@ -21,8 +21,9 @@ from llmexp.schema import MeasureConfig
 from llmexp.sweep.cost import cost_line
 from llmexp.sweep.measuring import folder_of
 
-# As many as are measured by the whole protocol; of more, the better half goes on after fewer steps.
-FINALISTS = 3
+# As many as are measured by the whole protocol; of more, the better half goes on after fewer steps. Three left out the
+# best one too often (docs/results/advice-here.md).
+FINALISTS = 4
 _LEAST_STEPS = 2
 _UNMEASURED = {True: "its run gave no speed", False: "not measured"}
 _IN_TURNS = "measure.order=interleaved"

@@ -31,7 +31,7 @@ def test_those_that_would_be_measured_are_the_most_promising() -> None:
 
 def test_a_trial_tells_whether_the_best_is_among_them_and_how_near_they_come() -> None:
     measured = [truth(*rates) for rates in RATES]
-    three, four = (trial(measured, np.random.default_rng(0), count) for count in (3, 4))
+    three, four = (trial(measured, np.random.default_rng(0), chosen_of(measured, count)) for count in (3, 4))
     assert (three.held, four.held) == (False, True)
     assert three.share == pytest.approx(1100 / 1200, rel=0.03)
     assert four.share == 1

@@ -82,14 +82,14 @@ def test_the_next_ones_are_others(llmexp, measured, here: Path) -> None:
 
 
 def test_of_many_the_better_half_goes_on_with_more_steps(llmexp, measured, here: Path) -> None:
-    code, out, _ = llmexp("advise", *CARD, "method=F,F+R", "batch.micro=4", "--run", "5")
+    code, out, _ = llmexp("advise", *CARD, "method=F,F+R", "batch.micro=4", "--run", "6")
     assert code == 0
     commands = [line for line in out.splitlines() if line.startswith("llmexp model=")]
     assert len(commands) == 2
-    assert commands[0].endswith("measure.repeats=1 measure.warmup_steps=3 measure.steps=12")
-    assert len(measured.ran) == 5 + 3
+    assert commands[0].endswith("measure.repeats=1 measure.warmup_steps=3 measure.steps=13")
+    assert len(measured.ran) == 6 + 4
     told = [line for line in out.splitlines() if "; predicted were " in line]
-    assert len(told) == 5
+    assert len(told) == 6
     assert all(" tokens/s;" in line for line in told)
 
 

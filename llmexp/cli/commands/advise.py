@@ -42,7 +42,7 @@ def parser() -> Parser:
         "--run",
         type=int,
         metavar="N",
-        help="measure N options that predictions cannot tell apart, and rank again; more than 3 take few steps at "
+        help="measure N options that predictions cannot tell apart, and rank again; more than 4 take few steps at "
         "first, and the faster half of them more",
     )
     parser.add_argument("--top", type=int, default=10, metavar="N", help="the options to show in the terminal (10)")
