@@ -13,6 +13,8 @@ from documents import PAGES, ROOT, name, prose
 
 # Written by hand, for users: what is generated or was measured stands below docs/ in folders of its own.
 WRITTEN = [page for page in PAGES if page.parent in (ROOT, ROOT / "docs")] + [ROOT / "CONTRIBUTING.md"]
+# One long table, in which a reader looks for a name.
+LOOKED_UP = ROOT / "docs" / "systems.md"
 MOST_WORDS = 25
 # Without code and the bars of tables: what one reads in some two hours.
 MOST_WORDS_OF_ALL = 36_000
@@ -53,7 +55,7 @@ def test_it_has_no_words_of_a_private_dialect(page: Path) -> None:
 
 
 def test_all_of_it_can_be_read() -> None:
-    words = (word for page in WRITTEN for word in prose(page).split())
+    words = (word for page in WRITTEN if page != LOOKED_UP for word in prose(page).split())
     assert sum(bool(re.search(r"\w", word)) for word in words) < MOST_WORDS_OF_ALL
     assert len(WRITTEN) <= 30
 
