@@ -1,4 +1,4 @@
-"""`python -m benchmarks.advice [methods|layouts|recipes]` ranks what others measured and writes it down."""
+"""`python -m benchmarks.advice [methods|layouts|recipes|sizes]` ranks what others measured and writes it down."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from benchmarks.advice.layouts import all_searched, layouts_part
 from benchmarks.advice.page import choices_part, sections_of, whole
 from benchmarks.advice.recipes import all_recipes, recipes_part
 from benchmarks.advice.served_recipe import served_part
+from benchmarks.advice.sizes import sizes_part
 from benchmarks.prediction.judge import Judge
 
 PAGE = Path("docs/results/advice.md")
@@ -36,6 +37,7 @@ SECTIONS: dict[str, tuple[str, Callable[[], Iterator[str]]]] = {
     "methods": ("Methods of the paper", methods),
     "layouts": ("Published layouts", lambda: layouts_part(all_searched())),
     "recipes": ("Published recipes", recipes),
+    "sizes": ("Layouts by size", sizes_part),
 }
 
 

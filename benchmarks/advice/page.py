@@ -16,7 +16,8 @@ HEAD = """\
 # Advice: the evidence
 
 Would advice have named what others found to be best? `python -m benchmarks.advice` writes this page, and with the word
-`methods`, `layouts` or `recipes` one section of it. `python -m benchmarks advice` judges the first section by floors.
+`methods`, `layouts`, `recipes` or `sizes` one section of it. `python -m benchmarks advice` judges the first section by
+floors.
 """
 _CHOICES = """\
 A choice is a table of arXiv 2311.03687v2, a model and a machine with at least four measured methods. Tables III, IV and

@@ -84,7 +84,7 @@ def searched(row: Row, fixed: Sequence[str] = (), *, any_engine: bool = False) -
     words = [word for word in words_and_assumptions(row)[0] if not word.startswith(open_)]
     begin = process_time()
     try:
-        ours = _fitting([*words, *fixed], row.samples)
+        ours = fitting([*words, *fixed], row.samples)
     except ConfigError as error:
         return Searched(row, published.plan, (), str(error), process_time() - begin)
     seconds = process_time() - begin
@@ -92,7 +92,7 @@ def searched(row: Row, fixed: Sequence[str] = (), *, any_engine: bool = False) -
     return Searched(row, published.plan, sorted(kept, key=lambda one: -rate_of(one)), published.refused, seconds)
 
 
-def _fitting(words: Sequence[str], samples: int | None) -> list[TrainingPlan]:
+def fitting(words: Sequence[str], samples: int | None) -> list[TrainingPlan]:
     """Return the options of advice that may fit, also those that another one makes useless."""
     batch = {} if samples is None else {GLOBAL: str(samples)}
     found: list[TrainingPlan] = []
