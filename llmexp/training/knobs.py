@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-
 from llmexp.dtypes import SINGLE
 from llmexp.inputs.architecture import mixers, model
 from llmexp.inputs.architecture.fields import UncountedError
@@ -17,7 +15,7 @@ from llmexp.training.engine import TrainingEngine
 from llmexp.training.limits import keys_of, sized
 from llmexp.training.plan.degrees import words_of
 from llmexp.training.plan.dims import ParallelDims
-from llmexp.training.plan.float8 import MULTIPLE, multiplies_fp8
+from llmexp.training.plan.float8 import MULTIPLE, multiplies_fp8, mx_limit, undivided
 from llmexp.training.plan.seq_len_schedule import KEY
 
 # These are the transformers models that llmexp's own files describe; Liger supports all of them.
@@ -291,7 +289,7 @@ def linears_limit(
     wanted, shape, name = config.precision.linears, shape_of(config.model), config.model.name
     if wanted is None:
         return None
-    odd = next(_undivided(shape.matrices), None) if shape and multiplies_fp8(config.hardware) else None
+    odd = next(undivided(shape, MULTIPLE), None) if shape and multiplies_fp8(config.hardware) else None
     why = {
         f"engine={engine.name} multiplies in precision.parameters alone: set engine=torch, or precision=bf16_mixed or "
         "bf16_pure": wanted not in engine.linears,
@@ -302,13 +300,7 @@ def linears_limit(
         f"it multiplies matrices whose sides {MULTIPLE} divides, and {odd} of model={name} is another": odd,
     }
     reason = next((reason for reason, holds in why.items() if holds), None)
-    return f"precision.linears={wanted}: {reason}" if reason else None
-
-
-def _undivided(matrices: Mapping[str, tuple[int, int]]) -> Iterator[str]:
-    for name, (inputs, outputs) in matrices.items():
-        if inputs % MULTIPLE or outputs % MULTIPLE:
-            yield f"{name}, {inputs} x {outputs}"
+    return f"precision.linears={wanted}: {reason}" if reason else mx_limit(config)
 
 
 def schedule_limit(

@@ -15,6 +15,7 @@ from llmexp.training.repeats import RunConstants
 
 Limit = Callable[..., str | None]
 FP8, FP16 = "precision=fp8", "precision=fp16"
+MX, WIDE = "precision.scaling=mxfp8", ("engine=torch", "model=tiny", "model.intermediate_size=352")
 ADDED = "kernels.fused_accumulation=true"
 ONE_RANK = ["engine=torch", "parallelism.dp=1", "batch.accumulation=2"]
 CLIPPED = "optimizer.clip_norm=1.0"
@@ -93,6 +94,9 @@ def plan(*words: str) -> TrainingPlan:
         ([FP8, "engine=torch", "method=Q"], "leave L, QL, P and Q out"),
         ([FP8, "engine=torch", "parallelism.pp=2", "batch.accumulation=2"], "set parallelism.pp=1"),
         ([FP8, "engine=torch", "model=tiny-moe"], "dense models like Llama, not those of model=tiny-moe"),
+        ([FP8, MX, "engine=torch"], "32 elements share a scale, and 32 does not divide gate_proj, 128 x 344 of model"),
+        ([FP8, MX, *WIDE, "data.seq_len=350"], "32 does not divide 350 positions: set data.seq_len=320"),
+        ([FP8, MX, *WIDE, "precision.parameters=fp32", "precision.gradients=fp32"], "its products are in bf16"),
         ([FP8, "engine=torch", "hardware=h100", "model=tiny"], "sides 16 divides, and gate_proj, 128 x 344 of model"),
         (["optimizer=lomo", "engine=torch", "precision=fp32", CLIPPED], "each gradient in backward"),
         (["engine=script", "engine.options.command='-m train'", CLIPPED], "engine=script sets neither"),
@@ -165,6 +169,18 @@ def test_hardware_without_fp8_emulates_it(hardware: str, emulated: bool) -> None
     assert made.emulates == emulated
     assert made.engine_config["float8"] == {"recipe": "tensorwise", "emulate": emulated, "pad_inner_dim": True}
     assert (made.predicted is None) == (made.peak_flops_per_s is None) == emulated
+
+
+@pytest.mark.parametrize(
+    ("hardware", "emulated"), [("cpu", True), ("h100", True), ("b200", False), ("rtx5090", True), ("mi355x", True)]
+)
+def test_hardware_without_scales_of_blocks_emulates_them(hardware: str, emulated: bool) -> None:
+    made = plan(FP8, MX, "engine=torch", "model=7b", f"hardware={hardware}", "data.seq_len=2048")
+    assert made.skip is None
+    assert made.emulates == emulated
+    assert made.engine_config["float8"] == {"recipe": "mxfp8", "emulate": emulated}
+    tensorwise = plan(FP8, "engine=torch", "model=7b", f"hardware={hardware}", "data.seq_len=2048")
+    assert made.flops == tensorwise.flops
 
 
 def test_fp8_states_take_the_bytes_of_those_in_bf16() -> None:

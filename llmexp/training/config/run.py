@@ -78,11 +78,11 @@ class PrecisionConfig(Section):
         None,
         description="what the decoder layers' linear layers multiply in, forward and backward; None: as all products",
     )
-    scaling: Literal["tensorwise", "rowwise", "rowwise_with_gw_hp"] = Field(
+    scaling: Literal["tensorwise", "rowwise", "rowwise_with_gw_hp", "mxfp8"] = Field(
         "tensorwise",
         description=(
-            "torchao's recipe of precision.linears=fp8: a scale for each matrix, for each row, or for each row with "
-            "the weights' gradients in the parameters' dtype"
+            "torchao's recipe of precision.linears=fp8: a scale for each matrix, for each row, for each row with the "
+            "weights' gradients in the parameters' dtype, or for each block of 32 elements"
         ),
     )
     initial_scale_power: Annotated[int, Field(ge=0, le=32), Whole] = Field(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+from llmexp.inputs.shape import ModelShape, shape_of
 from llmexp.schema import HardwareConfig
 from llmexp.training.config import TrainingConfig
 
@@ -13,6 +15,9 @@ ADA = 89
 _AMD = ("gfx942", "gfx950")
 # Of the sides of matrices that are multiplied in fp8 (torch._scaled_mm).
 MULTIPLE = 16
+# The recipe of OCP's microscaling format: elements that share a scale, and the architectures for which torchao 0.18 has
+# its kernels, compute capability 10.
+MX, MX_BLOCK, MX_ARCHITECTURES = "mxfp8", 32, range(100, 110)
 
 
 def multiplies_fp8(hardware: HardwareConfig) -> bool:
@@ -22,6 +27,42 @@ def multiplies_fp8(hardware: HardwareConfig) -> bool:
     return hardware.architecture in _AMD if hardware.is_amd else (hardware.sm or ADA) >= ADA
 
 
+def multiplies_recipe(config: TrainingConfig) -> bool:
+    """Tell whether the hardware multiplies fp8 as `precision.scaling` scales it."""
+    hardware = config.hardware
+    if config.precision.scaling != MX or not multiplies_fp8(hardware):
+        return multiplies_fp8(hardware)
+    return not hardware.is_amd and hardware.sm in (None, *MX_ARCHITECTURES)
+
+
+def mx_limit(config: TrainingConfig) -> str | None:
+    """Say why blocks of elements cannot share scales, or None."""
+    if config.precision.scaling != MX:
+        return None
+    shape, dtype = shape_of(config.model), config.precision.parameters
+    odd = next(undivided(shape, MX_BLOCK), None) if shape else None
+    length = next((length for length in _lengths(config) if length % MX_BLOCK), None)
+    why = {
+        f"its products are in bf16, and precision.parameters={dtype}": dtype != "bf16",
+        f"{MX_BLOCK} elements share a scale, and {MX_BLOCK} does not divide {odd} of model={config.model.name}": odd,
+        f"{MX_BLOCK} elements share a scale, and {MX_BLOCK} does not divide {length} positions: set "
+        f"data.seq_len={MX_BLOCK * max(1, (length or 0) // MX_BLOCK)}": length,
+    }
+    reason = next((reason for reason, holds in why.items() if holds), None)
+    return f"precision.scaling={MX}: {reason}" if reason else None
+
+
+def undivided(shape: ModelShape, multiple: int) -> Iterator[str]:
+    """Yield the layers' matrices of which a side is no multiple."""
+    for name, (inputs, outputs) in shape.matrices.items():
+        if inputs % multiple or outputs % multiple:
+            yield f"{name}, {inputs} x {outputs}"
+
+
+def _lengths(config: TrainingConfig) -> tuple[int, ...]:
+    return config.data.seq_len, *(config.data.seq_len_schedule or ())
+
+
 def float8_options(config: TrainingConfig) -> dict[str, Any]:
     """Return the recipe and the fields of torchao's Float8LinearConfig; {} without precision.linears.
 
@@ -29,11 +70,7 @@ def float8_options(config: TrainingConfig) -> dict[str, Any]:
     """
     if config.precision.linears is None:
         return {}
-    lengths = (config.data.seq_len, *(config.data.seq_len_schedule or ()))
-    return {
-        "float8": {
-            "recipe": config.precision.scaling,
-            "emulate": not multiplies_fp8(config.hardware),
-            "pad_inner_dim": any(length % MULTIPLE for length in lengths),
-        }
-    }
+    options = {"recipe": config.precision.scaling, "emulate": not multiplies_recipe(config)}
+    if config.precision.scaling != MX:
+        options["pad_inner_dim"] = any(length % MULTIPLE for length in _lengths(config))
+    return {"float8": options}

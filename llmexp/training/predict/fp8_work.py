@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from llmexp.dtypes import bytes_of
 from llmexp.inputs.shape import ModelShape
-from llmexp.training.plan.float8 import multiplies_fp8
+from llmexp.training.plan.float8 import multiplies_recipe
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.predict.layers import Layers
 
@@ -64,7 +64,7 @@ class _Sides:
 
 def emulated(plan: TrainingPlan) -> bool:
     """Tell whether a plan's products in fp8 are rounded only, and multiplied in other dtypes."""
-    return plan.config.precision.linears is not None and not multiplies_fp8(plan.config.hardware)
+    return plan.config.precision.linears is not None and not multiplies_recipe(plan.config)
 
 
 def fp8_work_of(plan: TrainingPlan, layers: Layers, tokens: float) -> Fp8Work:

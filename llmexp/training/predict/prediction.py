@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from llmexp.inputs.shape import shape_of
 from llmexp.record.predicted import Prediction
+from llmexp.training.plan.float8 import MX
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.predict.applied import applied_to
 from llmexp.training.predict.calibrated_interval import calibrated_interval, cpu_interval
@@ -77,6 +78,7 @@ def _of_settings(plan: TrainingPlan) -> str:
         f"atom {atom} is not predicted": atom,
         "emulated fp8 is rounded, and multiplied otherwise, at a speed that is not predicted": emulated(plan),
         f"fp8 by engine={config.engine.name} is not predicted": config.precision.linears and config.engine.name != _FP8,
+        f"precision.scaling={MX} is not predicted": config.precision.linears and config.precision.scaling == MX,
         "parallelism.shard is not predicted": plan.dims.shard is not None,
         "batch.micro=max is not predicted: name a batch": not plan.settled,
         unknown_update(plan): unknown_update(plan),

@@ -112,6 +112,7 @@ def test_its_interval_is_the_widest_and_of_no_run() -> None:
     ("words", "reason"),
     [
         (("hardware=a100",), "emulated fp8 is rounded, and multiplied otherwise, at a speed that is not predicted"),
+        (("hardware=b200", "precision.scaling=mxfp8"), "precision.scaling=mxfp8 is not predicted"),
         (("engine=megatron",), "fp8 by engine=megatron is not predicted"),
     ],
 )
