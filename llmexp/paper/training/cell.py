@@ -61,6 +61,7 @@ def settings_unlike(row: TrainingRow) -> list[str]:
         "kernels.chunked_loss": config.kernels.chunked_loss,
         f"kernels.flash={config.kernels.flash}": config.kernels.flash != "auto",
         "memory.activation_offload": config.memory.activation_offload,
+        "memory.keep": config.memory.keep,
     }
     return [word for word, differs in differences.items() if differs]
 

@@ -46,6 +46,7 @@ def test_other_work_has_no_paper_cell(make_run, other):
         ({"precision": PURE | {"name": "bf16_mixed", "master": "fp32", "moments": "fp32"}}, "precision=bf16_mixed"),
         ({"optimizer__name": "sgd"}, "optimizer=sgd"),
         ({"memory": {"activation_offload": True}}, "memory.activation_offload"),
+        ({"memory": {"keep": "attention"}}, "memory.keep"),
     ],
 )
 def test_a_run_of_other_states_than_the_papers_stands_beside_its_cell_without_a_ratio(make_run, changes, said):
