@@ -78,6 +78,7 @@ _WORDS = {
         "method=F": "flash flashattention flashattn useflashattn attnimplementation",
         "method=C": "compile torchcompile",
         "method=Z2+O or method=Z3+O": "offload cpuoffload offloadoptimizer",
+        "memory.optimizer_folder=<folder> with method=Z3+O": "nvme nvmepath zeroinfinity diskoffload",
         "kernels.liger=true": "liger useliger useligerkernel",
         "kernels.fused_accumulation=true": "gradientaccumulationfusion fusedwgrad wgradaccumulation",
         "kernels.chunked_loss=true": "linearcrossentropy chunkedcrossentropy cutcrossentropy",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -21,23 +22,29 @@ from llmexp.launch.compilers import build_tools
 from llmexp.launch.display import say
 from llmexp.launch.runtime import Runtime
 from llmexp.launch.spawn import agent_log
-from llmexp.launchers.deepspeed import OP_LIBRARY_VARIABLE
+from llmexp.launchers.deepspeed import BESIDE_DISK_OP, DISK_OP, OP_LIBRARY_VARIABLE
 from llmexp.machine.processor import compiled_for
 from llmexp.record.duration import duration
 from llmexp.record.lock import acquire_waiting
 from llmexp.record.plan import RunPlan
 
 BUILDER = ("-m", "llmexp.launchers.deepspeed.ops")
-BUILD_TIMEOUT_S = 1200.0
+# async_io is eleven files that include torch, of 45 s of a core each, and other work may share the cores.
+BUILD_TIMEOUT_S = 3600.0
 BUILT_AGAINST = ("torch", "deepspeed")
 
 
 def needed_op(plan: RunPlan) -> str | None:
     """Return the op that DeepSpeed would compile for this plan, None where it needs none.
 
-    Only DeepSpeed's own Adam needs one, a host version with offload; torch's optimizers need none.
+    DeepSpeed's own Adam needs one, a host version with offload, and so do states on a disk; torch's optimizers need
+    none.
     """
-    if plan.config.engine.name != "deepspeed" or "optimizer" not in plan.engine_config:
+    if plan.config.engine.name != "deepspeed":
+        return None
+    if plan.engine_config["zero_optimization"].get("offload_optimizer", {}).get("device") == "nvme":
+        return DISK_OP
+    if "optimizer" not in plan.engine_config:
         return None
     return "cpu_adam" if "offload_optimizer" in plan.engine_config["zero_optimization"] else "fused_adam"
 
@@ -49,6 +56,8 @@ def unbuildable(plan: RunPlan) -> str | None:
     if not missing:
         return None
     lacking = " and no ".join(missing)
+    if op == DISK_OP:
+        return f"states on a disk need DeepSpeed's {op} compiled, and this machine has no {lacking}"
     return (
         f"DeepSpeed's own optimizer needs its {op} compiled, and this machine has no {lacking}: set optimizer=adamw, "
         f"which compiles nothing"
@@ -74,11 +83,18 @@ def _missing(plan: RunPlan, op: str) -> list[str]:
     if _library(plan, op).exists():
         return []
     tools = build_tools(Runtime(plan).installed, gpu=_has_kernels(plan, op), amd=plan.config.hardware.is_amd)
-    return [name for name, path in tools.items() if not path]
+    compiler = Runtime(plan).installed.compiler
+    libaio = {"libaio.h (libaio-dev, or libaio-devel)": compiler is None or _has_header(compiler, "libaio.h")}
+    return [name for name, found in (tools | libaio if op == DISK_OP else tools).items() if not found]
+
+
+def _has_header(compiler: str, name: str) -> bool:
+    words = [compiler, "-E", "-x", "c++", "-include", name, os.devnull]
+    return subprocess.run(words, capture_output=True, check=False).returncode == 0
 
 
 def _build(runtime: Runtime, op: str, library: Path) -> None:
-    say(f"building DeepSpeed's {op}, once per machine; this takes a minute or two ...")
+    say(f"building DeepSpeed's {op}, once per machine; this takes some minutes ...")
     started_s = time.monotonic()
     for killed in library.parent.glob("build.*"):
         shutil.rmtree(killed, ignore_errors=True)
@@ -95,6 +111,8 @@ def _build(runtime: Runtime, op: str, library: Path) -> None:
             f"DeepSpeed's {op} "
             f"{'could not be built' if in_time else f'was not built within {duration(BUILD_TIMEOUT_S)}'}: see {log}"
         )
+    if op == DISK_OP:
+        (scratch / BESIDE_DISK_OP / f"{BESIDE_DISK_OP}.so").replace(library.with_stem(BESIDE_DISK_OP))
     (scratch / op / library.name).replace(library)
     shutil.rmtree(scratch)
     say(f"built {op} in {time.monotonic() - started_s:.0f} s")
@@ -138,4 +156,4 @@ def _library(plan: RunPlan, op: str) -> Path:
 
 
 def _has_kernels(plan: RunPlan, op: str) -> bool:
-    return plan.config.hardware.device == "cuda" and op == "fused_adam"
+    return plan.config.hardware.device == "cuda" and op in ("fused_adam", DISK_OP)

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 from llmexp.dtypes import HALF, SCALED, SINGLE, bytes_of
 from llmexp.inputs.shape import shape_of
 from llmexp.launch.commands import module, ranks_of
+from llmexp.launchers.deepspeed.disk import (
+    SUB_GROUP_ELEMENTS,
+    disk_limit,
+    lacking_disk,
+    offload_optimizer,
+    on_disk,
+    swap_folder,
+)
 from llmexp.launchers.deepspeed.options import deepspeed_options
 from llmexp.method import Techniques
 from llmexp.record.plan import Command, RunPlan
@@ -47,6 +57,7 @@ class DeepSpeedEngine(TrainingEngine):
     dtypes = (SINGLE, HALF, SCALED)
     keeps_weights = builds_transformers = grows_sequences = traces_memory = sets_updates = True
     offloads_activations_with = 2
+    keeps_states_on_disk = True
     modules = ("torch", "deepspeed", "transformers", "accelerate")
     distributions = (
         "deepspeed",
@@ -75,6 +86,7 @@ class DeepSpeedEngine(TrainingEngine):
                 "that losses were not multiplied by: take Z1, Z2 or Z3, or set engine=torch"
             )
         limits = (
+            disk_limit(config, techniques, dims),
             compiled_limit(techniques, dims),
             packing_limit(config, techniques, dims),
             adapter_limit(config, techniques, dims),
@@ -98,9 +110,10 @@ class DeepSpeedEngine(TrainingEngine):
     def storage(self, config: TrainingConfig, techniques: Techniques) -> Storage:
         """Describe ZeRO's state; gradients have the parameters' dtype and are copied to the master's for the update."""
         made = super().storage(config, techniques)
+        files = on_disk(config, ParallelDims.of(config, self.schedules, self.cp_chunks).same_parameters)
         reduced = (
             made.gradients
-            if techniques.offload_optimizer
+            if techniques.offload_optimizer and not files
             else replace(
                 made.gradients,
                 bytes_per_parameter=made.parameters.bytes_per_parameter,
@@ -117,6 +130,7 @@ class DeepSpeedEngine(TrainingEngine):
             gradients_stay=made.gradients_stay or techniques.zero_stage == 3,
             buffers=buffers,
             update_buffers=update_buffers,
+            on_disk=files,
         )
 
     def native_config(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
@@ -155,16 +169,21 @@ class DeepSpeedEngine(TrainingEngine):
         return deepspeed_options() or None
 
     def unbuildable(self, plan: RunPlan) -> str | None:
-        """Say what this machine lacks to build the op of DeepSpeed's own optimizer."""
+        """Say what this machine lacks to build an op that the run needs, or for states on a disk."""
         from llmexp.launchers.deepspeed.build import unbuildable
 
-        return unbuildable(plan)
+        return lacking_disk(plan) or unbuildable(plan)
 
     def prepare(self, plan: RunPlan) -> dict[str, str]:
-        """Build the op of DeepSpeed's own optimizer."""
+        """Build the op of DeepSpeed's own optimizer, or of its files."""
         from llmexp.launchers.deepspeed.build import prepare_ops
 
         return prepare_ops(plan)
+
+    def clean_up(self, plan: RunPlan, folder: Path) -> None:
+        """Remove the files of states that killed ranks have left."""
+        if files := swap_folder(plan, folder):
+            shutil.rmtree(files, ignore_errors=True)
 
     def command(self, config: TrainingConfig, dims: ParallelDims) -> Command:
         """Return the command that starts one rank per device, by DeepSpeed's own launcher or by another one."""
@@ -198,7 +217,9 @@ def _zero(config: TrainingConfig, techniques: Techniques) -> dict[str, Any]:
         zero["stage3_param_persistence_threshold"] = 10 * shape.hidden_size
     pinned = config.hardware.device == "cuda"
     if techniques.offload_optimizer:
-        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": pinned}
+        zero["offload_optimizer"] = offload_optimizer(config)
+    if config.memory.optimizer_folder is not None:
+        zero["sub_group_size"] = SUB_GROUP_ELEMENTS
     if techniques.offload_parameters:
         zero["offload_param"] = {"device": "cpu", "pin_memory": pinned}
     return zero
@@ -250,7 +271,8 @@ def _update(config: TrainingConfig, techniques: Techniques) -> tuple[StatePlacem
                 "sub_group_size", DEFAULT_SUB_GROUP_ELEMENTS
             ),
         )
-    return StatePlacement(size(precision.parameters), True, on_host), copies
+    reduced = StatePlacement(size(precision.parameters), True, on_host)
+    return (reduced,) if config.memory.optimizer_folder else (reduced, copies)
 
 
 def _brief(config: TrainingConfig, techniques: Techniques) -> tuple[tuple[StatePlacement, ...], ...]:

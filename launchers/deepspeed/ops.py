@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import os
 import sys
 from pathlib import Path
 
-from llmexp.launchers.deepspeed import OP_LIBRARY_VARIABLE
+from llmexp.launchers.deepspeed import BESIDE_DISK_OP, DISK_OP, OP_LIBRARY_VARIABLE
 from llmexp.record.installed import look, path_with_scripts
 
-_BUILDERS = {"cpu_adam": "CPUAdamBuilder", "fused_adam": "FusedAdamBuilder"}
+_BUILDERS = {"cpu_adam": "CPUAdamBuilder", "fused_adam": "FusedAdamBuilder", DISK_OP: "AsyncIOBuilder"}
 
 
 def use_built_ops() -> None:
@@ -25,8 +26,14 @@ def use_built_ops() -> None:
     # Yet each rank would compile it at the start.
     deepspeed.ops.__compatible_ops__ = {"deepspeed_shm_comm": False}
     library = os.environ.get(OP_LIBRARY_VARIABLE)
-    if library:
-        OpBuilder._loaded_ops[Path(library).stem] = _load(Path(library))
+    if not library:
+        return
+    if Path(library).stem == DISK_OP:
+        beside = Path(library).with_stem(BESIDE_DISK_OP)
+        # The other one finds its symbols in this one.
+        OpBuilder._loaded_ops[BESIDE_DISK_OP] = _load(beside)
+        ctypes.CDLL(str(beside), mode=ctypes.RTLD_GLOBAL)
+    OpBuilder._loaded_ops[Path(library).stem] = _load(Path(library))
 
 
 def use_fp16() -> None:
@@ -51,7 +58,9 @@ def _build(op: str) -> None:
     os.environ |= {"CXX": look().compiler or "", "PATH": path_with_scripts()}
     from deepspeed.accelerator import get_accelerator
 
-    get_accelerator().create_op_builder(_BUILDERS[op]).jit_load(verbose=True)
+    builder = get_accelerator().create_op_builder(_BUILDERS[op])
+    # `load` also builds the op that this one is linked against.
+    (builder.load if op == DISK_OP else builder.jit_load)(verbose=True)
 
 
 if __name__ == "__main__":

@@ -48,6 +48,12 @@ def offloaded_kinds(engine: Any, module: nn.Module) -> frozenset[str]:
     return frozenset(kinds)
 
 
+def swap_buffers(engine: Any) -> list[torch.Tensor]:
+    """Return the buffers through which optimizer states pass from and to files; empty where there are no files."""
+    swapper = getattr(engine.optimizer, "optimizer_swapper", None)
+    return list(swapper.swap_buffer_manager.all_buffers) if swapper else []
+
+
 def _masters(engine: Any) -> list[torch.Tensor]:
     partitions = getattr(engine.optimizer, "fp32_partitioned_groups_flat", None)
     if partitions is not None:
@@ -62,4 +68,8 @@ def _gradients(engine: Any, parameters: Iterable[torch.Tensor]) -> list[torch.Te
     # ZeRO-3 allocates memory for its share at the start.
     room = getattr(engine.optimizer, "grad_partitions_flat_buffer", None)
     reduced += [] if room is None else [room]
+    # Copies that are too small for a file wait for the update.
+    swapper = getattr(engine.optimizer, "optimizer_swapper", None)
+    swapped = swapper.swap_params_info.values() if swapper else ()
+    reduced += [copy for group in swapped for copy in group.unswapped_gradients.values()]
     return reduced + [parameter.grad for parameter in parameters if parameter.grad is not None]

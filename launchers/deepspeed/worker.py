@@ -20,7 +20,8 @@ from transformers import PreTrainedModel
 
 from llmexp.launchers.deepspeed.ops import use_built_ops, use_fp16
 from llmexp.launchers.deepspeed.sequence import CutSequences, WholeSequences
-from llmexp.launchers.deepspeed.state import offloaded_kinds, state_tensors
+from llmexp.launchers.deepspeed.state import offloaded_kinds, state_tensors, swap_buffers
+from llmexp.launchers.deepspeed.swap_files import SwapFiles
 from llmexp.launchers.models import assembly, building
 from llmexp.launchers.models.chunked_loss import chunks_that_ran
 from llmexp.launchers.models.compiled import decoder_layers
@@ -46,12 +47,13 @@ class DeepSpeedTraining:
         self._method = assembly.method_of(plan)
         self._techniques = self._method.techniques
         self._sequences = CutSequences(plan) if plan.dims.cp > 1 else WholeSequences()
+        self._files = SwapFiles(plan)
         self.module = self._model()
         buffers = building.ExactBuffers(self.module)
         self.vocab_size = int(self.module.config.vocab_size)
         self.engine, *_ = deepspeed.initialize(
             model=self.module,
-            config=dict(plan.engine_config),
+            config=self._files.in_config(plan.engine_config),
             optimizer=self._optimizer(),
             model_parameters=assembly.trained(self.module),
             mpu=self._sequences.groups,
@@ -86,6 +88,7 @@ class DeepSpeedTraining:
         self.engine.step()
         if scale is not None:
             self._scaled_step = scale, self.engine.skipped_steps > skipped
+        self._files.end_step()
 
     def state_tensors(self) -> dict[str, list[torch.Tensor]]:
         """Return, by kind, the tensors that hold training state now."""
@@ -93,7 +96,7 @@ class DeepSpeedTraining:
 
     def gradient_norm(self) -> float | None:
         """Return the norm of the first step's gradient; None where the optimizer does not tell it."""
-        if self._plan.config.optimizer.clip_norm:
+        if self._plan.config.optimizer.clip_norm or self._files.folder:
             return float(self.norm_of_step() or 0.0)
         return first_gradient_norm(self.engine.basic_optimizer, self.trainable_parameters)
 
@@ -120,6 +123,18 @@ class DeepSpeedTraining:
         """Return the kinds of state that DeepSpeed keeps on the host."""
         return offloaded_kinds(self.engine, self.module)
 
+    def file_bytes(self) -> dict[str, int]:
+        """Return the bytes of this rank's files by kind of state."""
+        return self._files.bytes_by_kind()
+
+    def swap_buffers(self) -> list[torch.Tensor]:
+        """Return the buffers in host memory through which states pass from and to the files."""
+        return swap_buffers(self.engine)
+
+    def remove_files(self) -> None:
+        """Remove this rank's files."""
+        self._files.remove()
+
     def what_ran(self) -> WhatRan:
         """Return the classes, the backend and the ZeRO stage that DeepSpeed has made of the plan."""
         stage = self.engine.zero_optimization_stage()
@@ -135,7 +150,7 @@ class DeepSpeedTraining:
         }
         if stage:
             ran["overlap_comm"] = bool(self.engine.zero_overlap_comm())
-        ran |= chunks_that_ran(self.module) | results_that_were_kept(self.module)
+        ran |= chunks_that_ran(self.module) | results_that_were_kept(self.module) | self._files.traffic()
         return ran | moved(self._around_forward) | assembly.experts_that_ran(self.module.config)
 
     def _model(self) -> PreTrainedModel:
@@ -143,7 +158,7 @@ class DeepSpeedTraining:
         # whole matrices, so deepspeed.initialize partitions them later.
         if self._techniques.zero_stage == 3 and not self._techniques.quantization:
             # On CPU (0.19.8) zero.Init ignores its dtype argument, but not the bf16 section or its absence.
-            with deepspeed.zero.Init(config_dict_or_path=dict(self._plan.engine_config)):
+            with deepspeed.zero.Init(config_dict_or_path=self._files.in_config(self._plan.engine_config)):
                 model = assembly.unseeded_model(self._plan, self._device)
             with init_empty_weights(include_buffers=False):
                 building.take_buffers(model, assembly.unseeded_model(self._plan, self._device))

@@ -53,6 +53,20 @@ class TellsUpdates(Protocol):
         """Return the norm of the whole model's gradient in the last step, before clipping; None if not computed."""
 
 
+@runtime_checkable
+class KeepsFiles(Protocol):
+    """An engine that keeps states in files."""
+
+    def file_bytes(self) -> dict[str, int]:
+        """Return the bytes of this rank's files by kind of state."""
+
+    def swap_buffers(self) -> list[torch.Tensor]:
+        """Return the buffers in host memory through which states pass from and to the files."""
+
+    def remove_files(self) -> None:
+        """Remove this rank's files, at its end."""
+
+
 class SteppingEngine(Built, Trainable, Protocol):
     """An engine that is called pass by pass."""
 

@@ -17,7 +17,7 @@ from llmexp.launchers.models.weights import weights_that_ran
 from llmexp.launchers.rank.binding import bind_beside
 from llmexp.launchers.rank.frame import Rank, device_of, gpu_uuid, lift_memory_limit
 from llmexp.launchers.rank.versions import rank_environment
-from llmexp.launchers.training.engine_kinds import RankEngine
+from llmexp.launchers.training.engine_kinds import KeepsFiles, RankEngine
 from llmexp.launchers.training.frame import train
 from llmexp.launchers.training.learning_rates import updates_of
 from llmexp.launchers.training.loss_scaling import run_until_updated, scale_that_ran
@@ -134,7 +134,12 @@ def run_rank(join: Callable[[torch.device], None], build: Callable[[TrainingPlan
         bind_beside(device)
         torch.set_float32_matmul_precision("high" if plan.config.precision.tf32 else "highest")
         join(device)
-        return measure_training(plan, rank, build(plan, device), device)
+        engine = build(plan, device)
+        try:
+            return measure_training(plan, rank, engine, device)
+        finally:
+            if isinstance(engine, KeepsFiles):
+                engine.remove_files()
 
     train(work)
 

@@ -10,7 +10,7 @@ from weakref import ref
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from llmexp.launchers.training.engine_kinds import Built, RankEngine, SchedulingEngine, SteppingEngine
+from llmexp.launchers.training.engine_kinds import Built, KeepsFiles, RankEngine, SchedulingEngine, SteppingEngine
 from llmexp.launchers.training.optimizer_state import local
 from llmexp.measure import memory
 from llmexp.measure.batch import MicroBatch
@@ -89,7 +89,11 @@ class StateCount:
         """Count these kinds now."""
         tensors, offloaded = self._engine.state_tensors(), self._engine.offloaded()
         for kind in kinds:
-            self.state[kind] = memory.bytes_of(tensors[kind], self._device, offloaded=kind in offloaded)
+            self.state[kind] = self._with_files(
+                kind, memory.bytes_of(tensors[kind], self._device, offloaded=kind in offloaded)
+            )
+        if buffers := self._swap_buffers():
+            self.state["swap_buffers"] = memory.bytes_of(buffers, self._device, offloaded=True)
         if "parameters" in kinds:
             self.state["parameters"] = _sum(
                 self.state["parameters"], memory.bytes_of(tensors.get("scales", []), self._device)
@@ -102,7 +106,7 @@ class StateCount:
         The largest value of each is kept.
         """
         tensors = self._engine.state_tensors()
-        gradients = self._bytes_of_gradients([*tensors["gradients"], *copies])
+        gradients = self._with_files("gradients", self._bytes_of_gradients([*tensors["gradients"], *copies]))
         found = {"gradients": gradients}
         if "gathered" in tensors:
             found["gathered"] = memory.bytes_of(tensors["gathered"], self._device)
@@ -126,23 +130,35 @@ class StateCount:
         finally:
             handle.remove()
 
+    def _with_files(self, kind: str, held: StateBytes) -> StateBytes:
+        files = self._engine.file_bytes() if isinstance(self._engine, KeepsFiles) else {}
+        return held.model_copy(update={"disk": files.get(kind, 0)})
+
+    def _swap_buffers(self) -> list[torch.Tensor]:
+        return self._engine.swap_buffers() if isinstance(self._engine, KeepsFiles) else []
+
     def _bytes_of_gradients(self, tensors: Iterable[torch.Tensor]) -> StateBytes:
         """Count the bytes of these gradients, and of all seen before whose memory is still held.
 
-        For example, DDP holds the memory of its buckets after the gradients in them are gone.
+        For example, DDP holds the memory of its buckets after the gradients in them are gone. Buffers through which
+        states pass are counted apart.
         """
+        passed = {buffer.untyped_storage().data_ptr() for buffer in self._swap_buffers()}
         seen = [storage for known in self._gradients if (storage := known()) is not None]
-        storages = [*seen, *(tensor.untyped_storage() for tensor in tensors if tensor.numel())]
+        found = [*seen, *(tensor.untyped_storage() for tensor in tensors if tensor.numel())]
+        storages = [storage for storage in found if storage.data_ptr() not in passed]
         self._gradients = [ref(storage) for storage in storages]
         return memory.bytes_of_storages(storages, self._device, offloaded="gradients" in self._engine.offloaded())
 
 
 def _sum(one: StateBytes, other: StateBytes) -> StateBytes:
-    return StateBytes(device=one.device + other.device, host=one.host + other.host)
+    return StateBytes(device=one.device + other.device, host=one.host + other.host, disk=one.disk + other.disk)
 
 
 def _most(one: StateBytes, other: StateBytes) -> StateBytes:
-    return StateBytes(device=max(one.device, other.device), host=max(one.host, other.host))
+    return StateBytes(
+        device=max(one.device, other.device), host=max(one.host, other.host), disk=max(one.disk, other.disk)
+    )
 
 
 def _samples(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:

@@ -149,6 +149,7 @@ def _take_turn(plan: RunPlan, repeat: Path, env: Mapping[str, str], turns: Turns
         with SystemSampler(folder.system_path, SYSTEM_INTERVAL_S, folder.rank_processes), display(progress) as show:
             ending = _run_repeat(plan, repeat, env, limits, show)
     finally:
+        get_engine(plan.config.task.name, plan.config.engine.name).clean_up(plan, folder.path)
         turns.end(index, ending is SUCCESS)
     return ending
 

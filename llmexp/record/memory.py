@@ -44,6 +44,7 @@ class MemoryEstimate(Record):
         0, description="what the engine fills on the device while it computes: buckets, and parameters it has gathered"
     )
     update_buffers: int = Field(0, description="what of that is still there when all gradients are")
+    swap_buffers: int = Field(0, description="host memory through which states pass from and to the disk")
     arithmetic: str = Field(description="the same in words, for people")
 
     def parts_at_backward(self, *, with_host: bool = False) -> dict[str, int]:
@@ -78,7 +79,12 @@ class MemoryEstimate(Record):
     @property
     def host(self) -> int:
         """One rank's bytes in host memory."""
-        return self.parameters.host + self.gradients.host + self.optimizer.host
+        return self.parameters.host + self.gradients.host + self.optimizer.host + self.swap_buffers
+
+    @property
+    def disk(self) -> int:
+        """One rank's bytes in files."""
+        return self.parameters.disk + self.gradients.disk + self.optimizer.disk
 
     @property
     def in_all(self) -> int:
@@ -90,7 +96,8 @@ class MemoryEstimate(Record):
 
     def _lasting(self, with_host: bool) -> dict[str, int]:
         kinds = {"parameters": self.parameters, "optimizer": self.optimizer}
-        return {name: kind.device + kind.host * with_host for name, kind in kinds.items()}
+        held = {name: kind.device + kind.host * with_host for name, kind in kinds.items()}
+        return held | ({"swap buffers": self.swap_buffers} if with_host and self.swap_buffers else {})
 
     def _passing(self, gradients: int) -> dict[str, int]:
         """Return gradients, and the gathered parameters that are there besides at either moment."""

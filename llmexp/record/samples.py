@@ -106,6 +106,7 @@ class StateBytes(Record):
 
     device: int = 0
     host: int = 0
+    disk: int = 0
 
 
 class Energy(Record):

@@ -48,6 +48,9 @@ class WhatRan(TypedDict, total=False):
     zero_stage: int
     overlap_comm: bool
     activation_offload_bytes: int
+    disk_read_bytes: int
+    """What rank 0 read from the disk in its last step, as the kernel counted it for the process."""
+    disk_written_bytes: int
     accumulated_products: int
     """The products that added to gradients in place in the last step, as their operator counted them."""
     loss_chunks: int

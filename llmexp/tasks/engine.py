@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
 from llmexp.record.plan import RunPlan
@@ -70,6 +71,9 @@ class Engine(ABC, Generic[C]):
         Raises BuildError.
         """
         return {}
+
+    def clean_up(self, plan: RunPlan, folder: Path) -> None:
+        """Remove what ranks that were killed have left on this node outside `folder`, that of the run's records."""
 
     def advice(self, config: C, reason: str) -> str:
         """Say what a person can do about a run that failed for this reason; return "" where no advice is known."""

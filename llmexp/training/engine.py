@@ -64,6 +64,9 @@ class TrainingEngine(Engine[TrainingConfig]):
     offloads_activations_with: ClassVar[int | None] = None
     """The highest ZeRO stage with which memory.activation_offload works; None where it never does."""
 
+    keeps_states_on_disk: ClassVar[bool] = False
+    """It can keep the optimizer's states in files, as memory.optimizer_folder asks."""
+
     fuses_accumulation: ClassVar[bool] = False
     """Its ranks can add products to gradients in place, as kernels.fused_accumulation asks."""
 

@@ -46,6 +46,15 @@ def activation_offload_limit(
     return f"memory.activation_offload=true: {reason}" if reason else None
 
 
+def optimizer_folder_limit(
+    config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims
+) -> str | None:
+    """Say that the engine keeps no states in files, or None."""
+    if config.memory.optimizer_folder is None or engine.keeps_states_on_disk:
+        return None
+    return f"memory.optimizer_folder: engine={engine.name} keeps no states on a disk: set engine=deepspeed"
+
+
 def flash_limit(
     config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims
 ) -> str | None:

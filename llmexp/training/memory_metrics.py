@@ -16,7 +16,7 @@ from llmexp.training.repeats import RunConstants, TrainingRepeat
 PHASES = ("forward", "backward", "optimizer")
 # A rank that gathers no parameters has counted this kind instead.
 OTHERWISE = {"gradients_and_gathered": "gradients"}
-Place = Literal["device", "host"]
+Place = Literal["device", "host", "disk"]
 _PLACES: dict[Place, str] = {"device": "", "host": "_host"}
 
 
@@ -46,10 +46,18 @@ def _state(repeat: TrainingRepeat, facts: RunConstants, kinds: Sequence[str], pl
     return Measurement(max(sum(getattr(size, place) for size in sizes) for sizes in held))
 
 
+def _in_files(repeat: TrainingRepeat, facts: RunConstants, kinds: Sequence[str]) -> Measurement | None:
+    """Return the bytes in files; None where there are none."""
+    found = _state(repeat, facts, kinds, "disk")
+    return found if found and found.value else None
+
+
 def optimizer_state_bytes_per_parameter(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
-    """Return the largest rank's optimizer moments, on device and host, per trained parameter of the whole model."""
+    """Return the largest rank's optimizer moments, wherever they are, per trained parameter of the whole model."""
     found = [(rank.state_bytes.get("moments"), rank.trainable_parameters) for rank in repeat.ranks]
-    held = [(moments.device + moments.host) / trained for moments, trained in found if moments and trained]
+    held = [
+        (moments.device + moments.host + moments.disk) / trained for moments, trained in found if moments and trained
+    ]
     return Measurement(max(held)) if len(held) == len(found) else None
 
 
@@ -79,6 +87,7 @@ _OF_GATHERED = (
     "With FSDP2 only: all of them with Z2; embedding, last norm and head with Z3. Parameters that DeepSpeed's Z3 "
     "keeps gathered are only in the peaks."
 )
+_OF_FILES = "None without `memory.optimizer_folder`."
 _OF_MOMENTS = (
     "8 for AdamW in fp32, and 8 / n if n ranks share them. A copy of the parameters to update does not count. The "
     "same name in `plan.json` is what the plan expects of one rank alone."
@@ -102,7 +111,7 @@ def add_memory(metrics: Metrics) -> None:
 
     largest = "of the largest rank"
     per_parameter = (
-        "Bytes of moments on the fullest rank, device and host, over the trained parameters of the whole model."
+        "Bytes of moments on the fullest rank, wherever they are, over the trained parameters of the whole model."
     )
     add("optimizer_state_bytes_per_parameter", optimizer_state_bytes_per_parameter, per_parameter, _OF_MOMENTS)
     for name, help in _PEAKS.items():
@@ -123,5 +132,15 @@ def add_memory(metrics: Metrics) -> None:
                 f"{what}, on the {place}, {largest}.",
                 _OF_STATES,
             )
+    for name in ("optimizer", "gradient"):
+        kinds, what = _STATES[name]
+        add(
+            f"{name}_disk_bytes",
+            partial(_in_files, kinds=kinds),
+            f"{what}, in files, {largest}.",
+            f"{_OF_FILES} Gradients are there from their pass to the update.",
+        )
+    buffers = f"Buffers in host memory through which states pass from and to files, {largest}."
+    add("swap_buffer_bytes", partial(_state, kinds=("swap_buffers",), place="host"), buffers, _OF_FILES)
     gathered = f"Whole parameters at the end of forward, beside the rank's part of them, on the device, {largest}."
     add("gathered_parameter_bytes", partial(_state, kinds=("gathered",), place="device"), gathered, _OF_GATHERED)

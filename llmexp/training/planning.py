@@ -28,6 +28,7 @@ from llmexp.training.knobs import (
     liger_limit,
     linears_limit,
     loss_scale_limit,
+    optimizer_folder_limit,
     schedule_limit,
     tf32_limit,
     update_limit,
@@ -111,6 +112,7 @@ def _skip(config: TrainingConfig, engine: TrainingEngine, techniques: Techniques
     knobs = (
         activation_offload_limit,
         keep_limit,
+        optimizer_folder_limit,
         flash_limit,
         window_limit,
         liger_limit,

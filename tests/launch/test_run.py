@@ -138,6 +138,14 @@ def test_ops_that_cannot_be_built_are_a_failure_in_their_own_words(make_plan, fo
     assert run_one(make_plan("well"), folder).reason == "cpu_adam could not be built"
 
 
+@pytest.mark.parametrize("behavior", ["well", "killed"])
+def test_what_ranks_leave_elsewhere_is_removed_however_they_end(make_plan, folder, monkeypatch, behavior):
+    cleaned, plan = [], make_plan(behavior)
+    monkeypatch.setattr(Engine, "clean_up", lambda self, plan, run: cleaned.append((plan.id, run)))
+    run_one(plan, folder)
+    assert cleaned == [(plan.id, folder.path)]
+
+
 def test_an_error_of_our_own_does_not_leave_a_run_that_seems_to_go_on(make_plan, folder, monkeypatch):
     monkeypatch.setattr(Engine, "prepare", lambda self, plan: {}["missing"])
     with pytest.raises(KeyError):

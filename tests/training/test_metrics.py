@@ -294,6 +294,25 @@ def test_memory_is_the_largest_ranks(write_repeat):
     }
 
 
+def test_states_in_files_are_told_beside_the_buffers_that_they_pass_through(write_repeat):
+    held = {
+        "gradients": StateBytes(host=7, disk=30),
+        "optimizer": StateBytes(disk=50),
+        "moments": StateBytes(disk=40),
+        "swap_buffers": StateBytes(host=9),
+    }
+    repeat = write_repeat(0, {0: {"state_bytes": held, "trainable_parameters": 5}}, {0: [(1.0, 10, 10, 1.0)] * 2})
+    metrics = measure([repeat], RunConstants(world_size=1, dp=1))
+    wanted = {
+        "gradient_host_bytes": 7,
+        "gradient_disk_bytes": 30,
+        "optimizer_disk_bytes": 50,
+        "swap_buffer_bytes": 9,
+        "optimizer_state_bytes_per_parameter": 8,
+    }
+    assert {name: metrics[name].mean for name in wanted} == wanted
+
+
 def test_parameters_that_are_gathered_count_with_the_gradients_that_are_there_then(write_repeat):
     together = {"gathered": StateBytes(device=90), "gradients_and_gathered": StateBytes(device=95, host=7)}
     held = {

@@ -33,6 +33,7 @@ from llmexp.record.folder import RunFolder
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunStatus
 from llmexp.record.system import SystemSampler
+from llmexp.registry import get_engine
 
 # The first machine may measure runs of its own before it needs the others.
 FIND_WITHIN_S = 6 * 3600.0
@@ -113,12 +114,15 @@ def _run(channel: Channel, plan: RunPlan, places: dict[str, Any]) -> tuple[int, 
     repeat = places["folder"]
     env = prepare(plan, repeat.parent / f"log.fetch.{places['node']}.txt")
     folder, log = RunFolder(repeat.parent), agent_log(repeat, places["node"])
-    with (
-        SystemSampler(folder.system_of(places["node"]), elsewhere=folder.rank_processes),
-        _started(plan, log, env, places) as agent,
-    ):
-        exhausted = _attend(channel, agent, repeat)
-        code = agent.stop()
+    try:
+        with (
+            SystemSampler(folder.system_of(places["node"]), elsewhere=folder.rank_processes),
+            _started(plan, log, env, places) as agent,
+        ):
+            exhausted = _attend(channel, agent, repeat)
+            code = agent.stop()
+    finally:
+        get_engine(plan.config.task.name, plan.config.engine.name).clean_up(plan, repeat.parent)
     return (1, exhausted) if exhausted else (code, SUCCESS)
 
 

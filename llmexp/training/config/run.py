@@ -108,7 +108,7 @@ Keep = Literal["attention", "products"]
 
 
 class MemoryConfig(Section):
-    """The place where a rank keeps what is not training state."""
+    """The place where a rank keeps activations, and states that O moves further than to host memory."""
 
     activation_offload: bool = Field(
         False, description="keep what backward needs of forward in host memory, except parameters"
@@ -117,6 +117,13 @@ class MemoryConfig(Section):
         None,
         description=(
             "results that R keeps instead of computing them again: those of attention, or of all products; None: none"
+        ),
+    )
+    optimizer_folder: Annotated[str, Field(min_length=1)] | None = Field(
+        None,
+        description=(
+            "with Z3+O and engine=deepspeed: a folder on a local disk for the optimizer's states, in files that end "
+            "with the run (ZeRO-Infinity); None: host memory"
         ),
     )
 

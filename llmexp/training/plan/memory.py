@@ -59,6 +59,25 @@ class Gathered:
 
 
 @dataclass(frozen=True)
+class OnDisk:
+    """The bytes of a rank's states in files, by kind, and of what stays in host memory for them."""
+
+    optimizer: int
+    gradients: int
+    optimizer_on_host: int
+    """Of states that are too small for a file."""
+    gradients_on_host: int
+    """Of copies of gradients that are too small for a file, beside the gradients themselves."""
+    buffers: int
+    """Those through which states pass from and to the files."""
+
+    @property
+    def on_host(self) -> int:
+        """The bytes that stay in host memory for them."""
+        return self.optimizer_on_host + self.gradients_on_host + self.buffers
+
+
+@dataclass(frozen=True)
 class Storage:
     """A description of how an engine holds trained parameters, their gradients and their optimizer states.
 
@@ -79,6 +98,8 @@ class Storage:
     """Bytes that the engine fills on the device while it computes: buckets, and parameters that it has gathered."""
     update_buffers: float = 0.0
     """What of them, and of gathered parameters, is still there when all gradients are."""
+    on_disk: OnDisk | None = None
+    """What is in files; None where no state is."""
 
 
 def zero_storage(precision: PrecisionConfig, techniques: Techniques, moments: float, *, master_copy: bool) -> Storage:
@@ -146,27 +167,33 @@ def estimate(
     )
     weights = _place(counts.size(storage.parameters) + frozen, storage.parameters.on_host)
     whole, kept = _gathered(storage.gathered, shape, counts.held + trained.frozen, dims.rank_part)
+    files = storage.on_disk
+    reduced, states = _reduced_and_states(storage, counts, gradients)
     made = MemoryEstimate(
         parameters=StateBytes(device=weights.device + scales, host=weights.host),
-        gradients=_place(gradients, storage.gradients.on_host),
+        gradients=reduced,
         brief_gradients=brief,
-        optimizer=_place(counts.size(storage.optimizer), storage.optimizer.on_host),
+        optimizer=states,
         gathered=whole,
         gathered_beside_gradients=kept,
         standing_gradients=counts.size(storage.gradients) * (storage.gradients_stay and not storage.gradients.on_host),
         made_gradients=counts.size(storage.gradients) * (not storage.gradients.on_host),
         buffers=round(storage.buffers),
         update_buffers=round(storage.update_buffers),
+        swap_buffers=files.buffers if files else 0,
         arithmetic="",
     )
     passing = [gradient_words] + [f"{kept / GIB:.4g} GiB of gathered parameters"] * (kept > 0)
     if whole > kept + gradients + brief:
         passing = [f"{whole / GIB:.4g} GiB of gathered parameters at the end of forward"]
     cut = f" of {trained.trainable / 1e9:.4g}e9 ({dims.cut})" if counts.held < trained.trainable else ""
-    terms = counts.words("weights", storage.parameters), *passing, counts.words("optimizer states", storage.optimizer)
+    terms = [counts.words("weights", storage.parameters), *passing]
+    of_states = counts.words("optimizer states", storage.optimizer)
+    terms += [f"{files.on_host / GIB:.4g} GiB of buffers and of states without a file"] if files else [of_states]
+    swapped = f"; on disk {of_states} and gradients = {made.disk / GIB:.4g} GiB" if files else ""
     words = (
         f"{counts.held / 1e9:.4g}e9 trained parameters{cut}: {' + '.join(terms)}{frozen_words} = "
-        f"{made.in_all / GIB:.4g} GiB a rank{''.join(f'; {words}' for words in said)}"
+        f"{made.in_all / GIB:.4g} GiB a rank{swapped}{''.join(f'; {words}' for words in said)}"
     )
     return made.model_copy(update={"arithmetic": words})
 
@@ -185,6 +212,17 @@ def _gradients(storage: Storage, counts: _Counts) -> tuple[int, int, str]:
     name, kinds = moments[sizes.index(max(sizes))]
     lasting = max(sizes[:2])
     return lasting, max(sizes) - lasting, " + ".join(counts.words(name, kind) for kind in kinds)
+
+
+def _reduced_and_states(storage: Storage, counts: _Counts, gradients: int) -> tuple[StateBytes, StateBytes]:
+    """Return where the bytes of `gradients` are, and those of optimizer states."""
+    if files := storage.on_disk:
+        return (
+            StateBytes(host=gradients + files.gradients_on_host, disk=files.gradients),
+            StateBytes(host=files.optimizer_on_host, disk=files.optimizer),
+        )
+    optimizer = _place(counts.size(storage.optimizer), storage.optimizer.on_host)
+    return _place(gradients, storage.gradients.on_host), optimizer
 
 
 def _frozen(weights: StatePlacement, shares: int, frozen: int, four_bit: int) -> tuple[int, int, str]:

@@ -84,6 +84,7 @@ def _of_settings(plan: TrainingPlan) -> str:
         unknown_update(plan): unknown_update(plan),
         "activations of layers that are not like Llama's are not known": config.memory.activation_offload
         and shape_of(config.model) is None,
+        "memory.optimizer_folder waits for a disk, whose speed is not predicted": config.memory.optimizer_folder,
         "data.seq_len_schedule is not predicted": config.data.seq_len_schedule,
     }
     return next((reason for reason, is_so in reasons.items() if is_so), "")

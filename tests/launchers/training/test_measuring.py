@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -48,3 +49,43 @@ def test_no_profiler_runs_before_the_window_is_over_and_weights_are_kept_as_it_l
     assert all(digests[:WARMUP_STEPS])
     assert len(set(digests[:WARMUP_STEPS])) == WARMUP_STEPS
     assert digests[WARMUP_STEPS:] == [None] * STEPS
+
+
+class EngineWithFiles(StubEngine):
+    """An engine that keeps states in a file."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(lambda: None)
+        self._file = file
+        file.touch()
+
+    def file_bytes(self) -> dict[str, int]:
+        return {}
+
+    def swap_buffers(self) -> list[torch.Tensor]:
+        return []
+
+    def remove_files(self) -> None:
+        self._file.unlink()
+
+
+@pytest.mark.parametrize("error", [None, RuntimeError("no step")])
+def test_a_ranks_files_end_with_it_however_it_ends(
+    tiny_plan: Callable[..., TrainingPlan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
+    plan, rank, file, there = tiny_plan(), Rank(0, 0, 1, tmp_path / "repeat.0"), tmp_path / "state", list[bool]()
+
+    def measure(*_: object) -> None:
+        there.append(file.exists())
+        if error:
+            raise error
+
+    def train(work: Callable[[TrainingPlan, Rank], object]) -> None:
+        with pytest.raises(RuntimeError) if error else nullcontext():
+            work(plan, rank)
+
+    monkeypatch.setattr(measuring, "measure_training", measure)
+    monkeypatch.setattr(measuring, "train", train)
+    measuring.run_rank(lambda device: None, lambda *_: EngineWithFiles(file))
+    assert there == [True]
+    assert not file.exists()

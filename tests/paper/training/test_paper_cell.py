@@ -47,6 +47,7 @@ def test_other_work_has_no_paper_cell(make_run, other):
         ({"optimizer__name": "sgd"}, "optimizer=sgd"),
         ({"memory": {"activation_offload": True}}, "memory.activation_offload"),
         ({"memory": {"keep": "attention"}}, "memory.keep"),
+        ({"memory": {"optimizer_folder": "/nvme"}}, "memory.optimizer_folder"),
     ],
 )
 def test_a_run_of_other_states_than_the_papers_stands_beside_its_cell_without_a_ratio(make_run, changes, said):
