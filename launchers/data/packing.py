@@ -1,9 +1,14 @@
-"""Keyword arguments for a transformers model, with positions and bounds that keep packed records apart."""
+"""Keyword arguments for a transformers model: what keeps packed records apart, and parts of whole sequences."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import torch
+from torch.nn import functional
+
+from llmexp.launchers.data.sequences import IGNORED
 from llmexp.measure.batch import MicroBatch
 
 # transformers' attention functions define the other names; this one is the project's own.
@@ -27,3 +32,15 @@ def model_inputs(batch: MicroBatch) -> dict[str, Any]:
         "max_length_k": longest,
     }
     return inputs | {"position_ids": packing.position_ids, LENGTHS: packing.lengths} | bounds
+
+
+def inputs_of_part(batch: MicroBatch, part: Callable[[torch.Tensor], torch.Tensor]) -> dict[str, Any]:
+    """Return the keyword arguments for a rank's part of whole sequences, which `part` takes from each tensor.
+
+    Labels are shifted before the cut. The loss is this part's share of the mean over the tokens of whole sequences.
+    """
+    targets = functional.pad(batch.labels[:, 1:], (0, 1), value=IGNORED)
+    positions = torch.arange(targets.shape[1], device=targets.device).expand_as(targets)
+    ids, targets_here, positions = (part(whole) for whole in (batch.input_ids, targets, positions))
+    loss = {"labels": targets_here, "shift_labels": targets_here, "num_items_in_batch": (targets != IGNORED).sum()}
+    return {"input_ids": ids, "position_ids": positions, **loss}

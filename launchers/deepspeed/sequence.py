@@ -12,12 +12,10 @@ import torch
 from deepspeed.runtime.sequence_parallel import parallel_state_sp
 from deepspeed.runtime.sequence_parallel.ulysses_sp import UlyssesSPAttentionHF
 from torch import distributed
-from torch.nn import functional
 from transformers import AttentionInterface, PreTrainedConfig
 
 from llmexp.launchers.attention.choice import ULYSSES, of_whole_sequences
-from llmexp.launchers.data.packing import model_inputs
-from llmexp.launchers.data.sequences import IGNORED
+from llmexp.launchers.data.packing import inputs_of_part, model_inputs
 from llmexp.launchers.models import building
 from llmexp.measure.batch import MicroBatch
 from llmexp.method import Method
@@ -58,15 +56,8 @@ class CutSequences:
         )
 
     def inputs(self, batch: MicroBatch) -> dict[str, Any]:
-        """Return the keyword arguments for this rank's part of the sequences.
-
-        Labels are shifted before the cut. The loss is this part's share of the mean over the tokens of whole sequences.
-        """
-        targets = functional.pad(batch.labels[:, 1:], (0, 1), value=IGNORED)
-        positions = torch.arange(targets.shape[1], device=targets.device).expand_as(targets)
-        ids, targets_here, positions = (self._part(whole) for whole in (batch.input_ids, targets, positions))
-        loss = {"labels": targets_here, "shift_labels": targets_here, "num_items_in_batch": (targets != IGNORED).sum()}
-        return {"input_ids": ids, "position_ids": positions, **loss}
+        """Return the keyword arguments for this rank's part of the sequences."""
+        return inputs_of_part(batch, self._part)
 
     def loss_of_replica(self, own: torch.Tensor) -> torch.Tensor:
         """Return the replica's loss as value, with the gradient of the rank's own part.
