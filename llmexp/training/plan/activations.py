@@ -204,10 +204,10 @@ class Formula:
     def scores(self) -> tuple[float, float]:
         """Return the bytes of a layer's attention matrices that are kept, and of those that exist in its backward."""
         copy = 0 if self.element == FP32 else self.element
+        passing = self.squares * (2 * FP32 + copy)
         if self._fused:
             rows = self.micro * self.shape.num_heads / self.matrix_parts * self.seq_len / self.sequence_parts
-            return rows * FP32, 0.0
-        passing = self.squares * (2 * FP32 + copy)
+            return rows * FP32, 0.0 if self.techniques.flash_attention else passing / self.sequence_parts
         if self.techniques.attention_recomputation:
             return 0.0, passing + self.squares * (FP32 + copy)
         return self.squares * (FP32 + copy), passing
@@ -232,7 +232,8 @@ class Formula:
 
     @property
     def _fused(self) -> bool:
-        return self.techniques.flash_attention
+        """Tell whether attention keeps no scores: neither F's kernels do nor a ring, which has a block at a time."""
+        return self.techniques.flash_attention or self.dims.cp_kind == "ring"
 
 
 def activations(

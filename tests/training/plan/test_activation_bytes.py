@@ -64,6 +64,13 @@ def test_degrees_cut_what_a_rank_keeps(plan: Made):
     assert context == pytest.approx(whole / 2, rel=1e-6)
 
 
+def test_a_ring_keeps_no_scores_with_or_without_f(plan: Made):
+    words = ["engine=megatron", "model=7b", "data.seq_len=512", "parallelism.cp=2"]
+    unfused, fused = (of(plan(*words, f"method={method}")) for method in ("Naive", "F"))
+    ulysses = of(plan(*words, "parallelism.cp_kind=ulysses"))
+    assert unfused.kept == fused.kept < ulysses.kept / 1.2
+
+
 def test_a_pipelines_first_rank_holds_a_pass_for_each_stage_after_it(plan: Made):
     words = ["engine=torch", "model=7b", "parallelism.pp=4", "batch.accumulation=8"]
     assert passes_in_flight(plan(*words).dims, 8) == 4
