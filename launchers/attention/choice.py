@@ -19,10 +19,12 @@ from llmexp.errors import ConfigError
 from llmexp.launchers.attention.causal import unfused
 from llmexp.launchers.attention.fused import Kernel, attention_of, sdpa_fused
 from llmexp.method import Techniques
+from llmexp.schema import CpKind
 
 EAGER_AGAIN = "llmexp_eager_again"
-# DeepSpeed exchanges heads around the attention of whole sequences (launchers/deepspeed/sequence.py).
+# Attention to sequences that ranks share; engines register it, as they know the ranks.
 ULYSSES = "llmexp_ulysses"
+CONTEXT_PARALLEL: dict[CpKind | None, str] = {"ring": "llmexp_ring", "ulysses": ULYSSES}
 
 
 def implementation(

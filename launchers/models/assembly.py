@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from llmexp.launchers.attention.choice import ULYSSES, implementation
+from llmexp.launchers.attention.choice import CONTEXT_PARALLEL, implementation
 from llmexp.launchers.models import building, targets
 from llmexp.launchers.models.chunked_loss import use_chunked_loss
 from llmexp.launchers.models.compiled import compile_regions
@@ -50,7 +50,7 @@ def seeded_model(plan: TrainingPlan, device: torch.device) -> PreTrainedModel:
 def _kind(plan: TrainingPlan, device: torch.device) -> tuple[PreTrainedConfig, torch.dtype, str, str | None]:
     model, dtype = plan.config.model, torch_dtype(plan.config.precision.parameters)
     attention = (
-        ULYSSES
+        CONTEXT_PARALLEL[plan.dims.cp_kind]
         if plan.dims.cp > 1
         else implementation(
             method_of(plan).techniques,

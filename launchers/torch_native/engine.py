@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from llmexp.dtypes import bytes_of
 from llmexp.inputs.shape import RankPart, shape_of
 from llmexp.launch.commands import ranks_of
+from llmexp.launchers.torch_native.context_limits import unshared_sequences
 from llmexp.launchers.torch_native.schedules import CLASSES, PASSES, unpipelined, unsplit
 from llmexp.launchers.torch_native.tensor_limits import uncut
 from llmexp.method import Techniques
 from llmexp.record.plan import Command
+from llmexp.schema import CpKind
 from llmexp.training.config import TrainingConfig
 from llmexp.training.engine import FLASH_PACKAGES, TrainingEngine
 from llmexp.training.limits import adapter_limit, flash_without_bf16, packing_limit, quantized_experts
@@ -25,14 +28,15 @@ WORKER = "llmexp.launchers.torch_native.worker"
 
 
 class TorchEngine(TrainingEngine):
-    """An engine for replicas, for matrices that are cut, and for pipelines of stages, with or without replicas.
+    """An engine for replicas of models, of models with cut matrices or sequences, and of pipelines of stages.
 
     Z1 partitions the optimizer's states, Z2 and Z3 partition all training state.
     """
 
     name = "torch"
-    degrees = ("dp", "tp", "pp")
+    degrees = ("dp", "tp", "pp", "cp")
     cuts = ("shard",)
+    cp_chunks: ClassVar[Mapping[CpKind, int]] = {"ring": 2, "ulysses": 2}
     keeps_weights = builds_transformers = grows_sequences = traces_memory = fuses_accumulation = sets_updates = True
     offloads_activations_with = 1
     modules = ("torch", "transformers", "accelerate")
@@ -66,6 +70,7 @@ class TorchEngine(TrainingEngine):
             or adapter
             or _unshared(techniques, dims)
             or uncut(config, techniques, dims)
+            or unshared_sequences(config, techniques, dims)
             or pipeline
             or sharding_limit(config, techniques, dims)
             or misdeclared_moments(config)
@@ -141,8 +146,8 @@ class TorchEngine(TrainingEngine):
 
 
 def _in_ddp(dims: ParallelDims) -> bool:
-    """Tell whether DDP averages the gradients of replicas; those of cut models are averaged after backward."""
-    return dims.dp > 1 and dims.pp == dims.tp == 1
+    """Tell whether DDP averages the gradients of whole models; those of cut ones are averaged after backward."""
+    return dims.same_parameters > 1 and dims.pp == dims.tp == 1
 
 
 def _shards(techniques: Techniques) -> bool:

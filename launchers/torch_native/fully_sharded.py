@@ -98,7 +98,7 @@ class FullySharded:
         }
         dtypes: dict[str, Any] = {name: torch_dtype(dtype) for name, dtype in self._options["mixed_precision"].items()}
         options["mp_policy"] = MixedPrecisionPolicy(**dtypes)
-        options["shard_placement_fn"] = partial(_evenly, self._plan.dims.shard or self._plan.dims.dp)
+        options["shard_placement_fn"] = partial(_evenly, self._plan.dims.sharers)
         if self.offloads:
             options["offload_policy"] = CPUOffloadPolicy(**self._options["cpu_offload"])
         for layer in layers:
@@ -109,8 +109,7 @@ class FullySharded:
 
 def _mesh(dims: ParallelDims, device: torch.device) -> DeviceMesh:
     """Return the ranks by what they have in common, those that cut matrices nearest to each other."""
-    shard = dims.shard or dims.dp
-    sizes = {REPLICA: dims.dp // shard, SHARD: shard, TENSOR: dims.tp}
+    sizes = {REPLICA: dims.same_parameters // dims.sharers, SHARD: dims.sharers, TENSOR: dims.tp}
     sizes = {name: size for name, size in sizes.items() if size > 1 or name == SHARD}
     return init_device_mesh(device.type, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
 

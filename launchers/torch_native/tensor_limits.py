@@ -30,15 +30,18 @@ def uncut(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) ->
         ),
         f"it goes with parallelism.dp, not with parallelism.pp={dims.pp}: set parallelism.pp=1": dims.pp > 1,
         f"it goes with {', '.join(METHODS)}, not with {', '.join(beyond)}": bool(beyond),
-        f"it has been tried with optimizer=adamw and sgd, not with {config.optimizer.name}": (
-            config.optimizer.targets not in ((), ("torch.optim.SGD",))
-        ),
-    } | _keys_beyond(config)
+    } | untried(config)
     reason = next((reason for reason, holds in why.items() if holds), None)
     return f"engine=torch with parallelism.tp={dims.tp}: {reason}" if reason else None
 
 
-def _keys_beyond(config: TrainingConfig) -> dict[str, bool]:
+def untried(config: TrainingConfig) -> dict[str, bool]:
+    """Return what cut matrices and cut sequences have not been tried with, as reasons, and whether it is asked for."""
+    reason = f"it has been tried with optimizer=adamw and sgd, not with {config.optimizer.name}"
+    return {reason: config.optimizer.targets not in ((), ("torch.optim.SGD",))} | _untried_keys(config)
+
+
+def _untried_keys(config: TrainingConfig) -> dict[str, bool]:
     asked = {
         f"precision.linears={config.precision.linears}": config.precision.linears is not None,
         "precision.parameters=fp16": config.precision.parameters == "fp16",

@@ -17,6 +17,7 @@ from llmexp.launchers.data.packing import model_inputs
 from llmexp.launchers.models.chunked_loss import chunks_that_ran
 from llmexp.launchers.models.keeping import results_that_were_kept
 from llmexp.launchers.rank.frame import join_group
+from llmexp.launchers.torch_native.context_parallel import SharedSequences
 from llmexp.launchers.torch_native.fully_sharded import FullySharded
 from llmexp.launchers.torch_native.pipelined import PipelinedTraining
 from llmexp.launchers.torch_native.replicated import Replicated
@@ -35,6 +36,7 @@ class TorchTraining(TorchState):
     layout: Replicated | FullySharded | TensorParallel
 
     def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
+        self._shared = SharedSequences(plan, device) if plan.dims.cp > 1 else None
         super().__init__(plan, _layout(plan)(plan, device))
         self._around_loss = loss_parallel if plan.dims.tp > 1 else nullcontext
         self._accumulation, self._passes = plan.batch.accumulation, 0
@@ -45,9 +47,12 @@ class TorchTraining(TorchState):
         self._passes += 1
         if self._accumulation > 1:
             self.layout.begin_pass(last=self._completes)
+        inputs = self._shared.inputs(batch) if self._shared else model_inputs(batch)
         with self._around_forward, self._around_loss():
-            loss: torch.Tensor = self.layout.model(**model_inputs(batch)).loss
-        return loss.to_local() if isinstance(loss, DTensor) else loss
+            loss: torch.Tensor = self.layout.model(**inputs).loss
+        if isinstance(loss, DTensor):
+            return loss.to_local()
+        return self._shared.loss_of_replica(loss) if self._shared else loss
 
     def backward(self, loss: torch.Tensor) -> None:
         """Compute the gradients of one pass, averaged over passes.

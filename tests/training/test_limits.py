@@ -7,7 +7,10 @@ from planning import make_plan
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ("engine=torch", "engine=torch runs data, tensor and pipeline parallelism only, not cp=2"),
+        (
+            "engine=torch parallelism.cp=1 parallelism.ep=2 model=tiny-moe",
+            "engine=torch runs data, tensor, pipeline and context parallelism only, not ep=2",
+        ),
         ("engine=deepspeed parallelism.cp_kind=ring", "engine=deepspeed runs parallelism.cp_kind=ulysses, not ring"),
         (
             "engine=deepspeed method=C",
@@ -24,6 +27,7 @@ from planning import make_plan
         ),
         ("engine=deepspeed method=F+R+Z3+O", None),
         ("engine=megatron parallelism.cp_kind=ulysses method=F+R+Z1", None),
+        ("engine=torch parallelism.cp_kind=ulysses method=F+R+Z3+O", None),
     ],
 )
 def test_what_engines_do_with_a_sequence_cut_over_ranks(words: str, reason: str | None) -> None:

@@ -55,6 +55,7 @@ TWICE = f"{MIXED} batch.accumulation=2"
 # All logits together would be more than the layers hold.
 CHUNKED = "kernels.chunked_loss=true model.vocab_size=32768 data.seq_len=4096"
 LONGER = "data.seq_len=4096"
+RING, ULYSSES = (f"parallelism.cp=2 parallelism.cp_kind={kind}" for kind in ("ring", "ulysses"))
 IN_BACKGROUND = f"{MIXED} +engine.options.zero_optimization.overlap_comm=true"
 # By engine, ranks, method and words: how often the host waits for the device in a step.
 RUNS = {
@@ -77,6 +78,8 @@ RUNS = {
     ("torch", 1, "Z3", MIXED): 0,
     ("torch", 8, "Z2", MIXED): 0,
     ("torch", 8, "F+R+Z3", MIXED): 0,
+    ("torch", 1, "F+R+Z3", f"{PURE} {RING} {LONGER}"): 0,
+    ("torch", 4, "F+Z3", f"{MIXED} {ULYSSES} {LONGER}"): 0,
     ("deepspeed", 1, "Naive", PURE): 0,
     # It reads from each gradient whether it is finite, and then two norms and a flag.
     ("deepspeed", 1, "F", MIXED): TENSORS + 3,
@@ -140,7 +143,8 @@ def test_a_step_runs_on_the_device_by_the_kernel_of_its_method(observed: Callabl
     assert found["loss"] == "cuda:0"
     again = "R" in atoms and "keep" not in run[3]
     times = LAYERS * (1 + again) * ("F" in atoms) * plan(*run).batch.accumulation
-    kernel = "flash" if run[3] == FA2 else "cudnn"
+    kernel = "flash" if run[3] == FA2 or RING in run[3] else "cudnn"
+    times *= 2 if RING in run[3] else 1  # a block for each rank of a sequence
     assert found["operators"].get(f"aten::_scaled_dot_product_{kernel}_attention", 0) == times
     assert ("cpu" in found["places"]) == (run[0] == "torch" and "O" in atoms)
 

@@ -33,7 +33,6 @@ def test_nothing_that_users_ask_for_is_skipped(
 @pytest.mark.parametrize(
     ("method", "changes", "reason"),
     [
-        ("Naive", {"parallelism__cp": 2}, "engine=torch runs data, tensor and pipeline parallelism only, not cp=2"),
         (
             "Z3",
             {"optimizer__implementation": "deepspeed", "optimizer__name": "mine"},
@@ -109,6 +108,36 @@ def test_what_does_not_go_with_cut_matrices_is_a_skip(
 ) -> None:
     skip = torch_plan(method, **{"parallelism__tp": 2} | changes).skip
     assert str(skip).startswith(TENSOR + reason if reason else "None")
+
+
+SEQUENCES = "engine=torch with parallelism.cp=2: "
+KIND = "parallelism__cp_kind"
+
+
+@pytest.mark.parametrize(
+    ("method", "changes", "reason"),
+    [
+        ("F+R+Z3+O", {}, None),
+        ("RS+Z1", {KIND: "ulysses"}, None),
+        ("RS", {}, SEQUENCES + "RS has nothing to save, as a ring keeps no scores: leave RS out, or set"),
+        ("Q", {}, SEQUENCES + "it goes with F, R, RS, Z1, Z2, Z3, O, L, not with Q"),
+        ("C", {}, "C compiles decoder layers whole, and with parallelism.cp the ranks communicate inside them"),
+        ("Naive", STAGES | {"parallelism": {"dp": 1, "cp": 2, "tp": 2}}, SEQUENCES + "it goes with parallelism.dp"),
+        ("Naive", STAGES | {"parallelism": {"dp": 1, "cp": 2, "pp": 2}}, SEQUENCES + "it goes with parallelism.dp"),
+        ("Z3", {"parallelism__shard": 1}, SEQUENCES + "it has not been tried with parallelism.shard=1: leave that out"),
+        ("Naive", {"model__target": "package.Model"}, SEQUENCES + "it takes models of architecture llama, qwen3"),
+        (
+            "Naive",
+            {"memory": {"activation_offload": True}},
+            SEQUENCES + "it has not been tried with memory.activation_offload=true: leave that out",
+        ),
+    ],
+)
+def test_what_does_not_go_with_shared_sequences_is_a_skip(
+    torch_plan: Callable[..., TrainingPlan], method: str, changes: dict[str, Any], reason: str | None
+) -> None:
+    skip = torch_plan(method, **{"parallelism__cp": 2, "data__seq_len": 352} | changes).skip
+    assert str(skip).startswith(str(reason))
 
 
 PIPELINE = {"parallelism__pp": 2, "batch": {"micro": 1, "accumulation": 4}}

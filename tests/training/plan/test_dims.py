@@ -228,7 +228,7 @@ def test_degrees_that_can_be(plan):
 def test_sequences_are_cut_in_the_engines_own_way_unless_another_is_asked_for(plan):
     words = ("data=synthetic", "data.seq_len=352", "parallelism.cp=2", "parallelism.tp=2")
     chosen = {engine: plan(*words, f"engine={engine}").dims.cp_kind for engine in ("megatron", "deepspeed", "torch")}
-    assert chosen == {"megatron": "ring", "deepspeed": "ulysses", "torch": None}
+    assert chosen == {"megatron": "ring", "deepspeed": "ulysses", "torch": "ring"}
     dims = plan(*words, "engine=megatron", "parallelism.cp_kind=ulysses").dims
     assert (dims.cp_kind, dims.arithmetic) == ("ulysses", "dp 2 x tp 2 x pp 1 x cp 2 (ulysses) = 8 ranks")
     assert [dims.replica_of(rank) for rank in range(8)] == [0, 0, 0, 0, 1, 1, 1, 1]
