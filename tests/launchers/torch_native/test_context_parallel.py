@@ -69,6 +69,7 @@ QUICK = {"ring, F+R, padded", "ring, Z3", "ring, F, bf16_mixed", "ulysses", "uly
 SHORT = {*LAYOUTS} - {"ring, F+Z2", "ring, Z3, bf16_mixed", "ulysses, Z2+O", "dp 2, ring, Z2"}
 EVERY = [pytest.param(name, marks=tier(name, QUICK, SHORT)) for name in LAYOUTS]
 FP32 = [each for each, name in zip(EVERY, LAYOUTS, strict=True) if "bf16" not in name]
+# Measured: 1.3e-7 of losses, 2.5e-7 of gradient norms; in bf16 4e-4 and 4e-3.
 FP32_TOLERANCE, BF16_TOLERANCE = 1e-6, 5e-3
 
 
