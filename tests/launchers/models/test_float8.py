@@ -122,9 +122,7 @@ def test_blocks_that_share_a_scale_round_products_and_gradients() -> None:
 def test_a_gpu_without_scales_of_blocks_is_refused_by_its_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
-    with pytest.raises(
-        ConfigError, match=r"scaling=mxfp8: this GPU has compute capability 9\.0, and torchao"
-    ):
+    with pytest.raises(ConfigError, match=r"scaling=mxfp8: this GPU has compute capability 9\.0, and torchao"):
         convert_linears(torch.nn.Module(), {"recipe": "mxfp8", "emulate": False})
 
 
