@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable
 from typing import TextIO
 
@@ -19,12 +20,12 @@ _ENDS = re.compile(r"[\r\n]+")
 class Lines:
     """Hands each line of standard output and error to `take`, before any buffer delays it.
 
-    It does not see the output of other processes.
+    NativeLines reads what others write to the same files.
     """
 
     def __init__(self, take: Callable[[str], None]) -> None:
         self.read, self.last = 0, ""
-        self._take, self._process = take, os.getpid()
+        self._take, self._process, self._one_at_a_time = take, os.getpid(), threading.RLock()
         for stream in (sys.stdout, sys.stderr):
             self._tap(stream)
 
@@ -37,14 +38,17 @@ class Lines:
             written = write(text)
             *lines, begun = _ENDS.split(begun + text)
             for line in filter(None, lines):
-                self._see(line)
+                self.see(line)
             return written
 
         stream.write = tapped  # type: ignore[method-assign]
 
-    def _see(self, line: str) -> None:
-        if os.getpid() == self._process:
-            plain = _COLORS.sub("", line)
+    def see(self, line: str) -> None:
+        """Take a whole line, of this process alone, without its colors."""
+        if os.getpid() != self._process:
+            return
+        plain = _COLORS.sub("", line)
+        with self._one_at_a_time:
             self.read, self.last = self.read + 1, plain[: SHOWN + 1]
             self._take(plain)
 

@@ -1,4 +1,4 @@
-"""Times steps by the lines that a program prints.
+"""Times steps by the lines that a program prints, in Python or beneath it.
 
 The first rank with a line that matches times the steps, and announces them to the others.
 """
@@ -11,14 +11,20 @@ from typing import NoReturn, TextIO
 
 from torch.distributed import Store  # type: ignore[attr-defined]
 
-from llmexp.launchers.rank.frame import leave
+from llmexp.launchers.rank.frame import fail, leave
 from llmexp.launchers.script.lines import Lines, StepLines
+from llmexp.launchers.script.native_lines import NativeLines
 from llmexp.launchers.script.passive_rank import Follower, store_for, told_by
 from llmexp.launchers.script.program_run import ProgramRun, ReportError, ended_after, ended_unheard
 from llmexp.measure import memory
 from llmexp.measure.clock import HostClock
 from llmexp.measure.reported import MeasuredError, Reader, ReportedSteps
 from llmexp.record.printed import Output
+
+HELD_BACK = (
+    "the lines of several steps arrived at once, so that no step can be timed: let the program flush its standard "
+    "output after every line"
+)
 
 
 class Announced:
@@ -52,7 +58,12 @@ class Printed:
         self._leads: bool | None = None
         if program_run.rank.world_size > 1:
             threading.Thread(target=Follower(program_run, file).run, daemon=True).start()
+        self._native = NativeLines(self._take_together)
         self._lines = Lines(self._take)
+
+    def close(self) -> None:
+        """Take the rest of what the program printed beneath Python."""
+        self._native.close()
 
     def ended(self) -> NoReturn:
         """Handle a program that ended before the window was complete on this rank.
@@ -78,6 +89,17 @@ class Printed:
             self._steps.report(batch.micro * batch.accumulation * self._witness.plan.config.data.seq_len, loss)
         except MeasuredError:
             self._end()
+
+    def _take_together(self, lines: list[str]) -> None:
+        """Take lines that arrived at one moment, in a thread of their own; they are one step's at most."""
+        told = [groups for line in lines if (groups := self._expects(line))]
+        try:
+            if len({groups.get("step", str(index)) for index, groups in enumerate(told)}) > 1:
+                raise ReportError(HELD_BACK)
+            for line in lines:
+                self._lines.see(line)
+        except BaseException as error:
+            fail(self._witness.rank, error)
 
     def _is_timed_here(self) -> bool:
         if self._leads is None:

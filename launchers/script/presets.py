@@ -32,6 +32,11 @@ PROGRAM_PRESETS = {
         every_step="--log_interval=1",
         pattern=r"^iter (?P<step>\d+): loss (?P<loss>[\d.]+|nan|inf), time ",
     ),
+    # scripts/train.py of LLMQ, or its C++ program: TrainingRunLogger::log_step; one process prints for all its GPUs.
+    "llmq": ProgramPreset(
+        every_step="the verbosity to its default",
+        pattern=r"^\[T\] step\s+(?P<step>\d+) .*\| loss\s+(?P<loss>[\d.]+|-?nan|-?inf) \|",
+    ),
     "trainer": ProgramPreset(every_step="logging_steps=1"),
     "trl": ProgramPreset(every_step="logging_steps=1"),
     "llamafactory": ProgramPreset(every_step="logging_steps: 1"),

@@ -86,8 +86,14 @@ class ProgramRun:
             environment=self._environment if self.rank.index == 0 else {},
             energy=self._meter.energy,
             gpu=self._throttling.found,
-            **self._peaks.summary(),
+            **_of_torch(self._peaks.summary()),
         )
+
+
+def _of_torch(peaks: dict[str, int]) -> dict[str, int]:
+    """Leave torch's allocator out where the program has one of its own, as one in C++ has."""
+    unused = () if peaks.get("peak_allocated_bytes") else ("peak_allocated_bytes", "peak_reserved_bytes")
+    return {name: size for name, size in peaks.items() if name not in unused}
 
 
 def ended_unheard(plan: TrainingPlan, output: Output) -> str:

@@ -93,7 +93,10 @@ def hide_other_gpus() -> None:
 def _by_lines(program_run: ProgramRun, file: TextIO) -> NoReturn:
     """Run a program that is timed by its lines; the process ends in one of them if the window is complete."""
     printed = Printed(program_run, file)
-    _run_to_its_end(program_run)
+    try:
+        _run_to_its_end(program_run)
+    finally:
+        printed.close()
     printed.ended()
 
 

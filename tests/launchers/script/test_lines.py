@@ -29,6 +29,7 @@ TITAN = (
 )
 
 NANOGPT = "iter 5: loss 10.8211, time 24.94ms, mfu -100.00%"
+LLMQ = "[T] step     5 [ 1.0%] | time:   412 ms | norm   1.425000 | loss   8.123450 | tps 39768 | sol 61.2%"
 
 
 @pytest.fixture
@@ -78,7 +79,12 @@ def test_a_line_is_taken_when_it_is_written_whoever_holds_the_stream(output: Cal
 
 @pytest.mark.parametrize(
     ("preset", "line", "loss"),
-    [("megatron_lm", MEGATRON, 10.34718), ("torchtitan", TITAN, 8.12345), ("nanogpt", NANOGPT, 10.8211)],
+    [
+        ("megatron_lm", MEGATRON, 10.34718),
+        ("torchtitan", TITAN, 8.12345),
+        ("nanogpt", NANOGPT, 10.8211),
+        ("llmq", LLMQ, 8.12345),
+    ],
 )
 def test_the_lines_of_known_programs_tell_a_step(
     steps, output: Callable[[], io.BytesIO], preset: str, line: str, loss: float
@@ -99,6 +105,7 @@ def test_the_lines_of_known_programs_tell_a_step(
         ("megatron_lm", " validation loss at iteration 10 | lm loss value: 1.033906E+01 | lm loss PPL: 3.091769E+04 |"),
         ("torchtitan", "validate step:  5  loss:  8.1234  memory:  0.51GiB(0.64%)"),
         ("nanogpt", "step 5: train loss 4.2874, val loss 4.2823"),
+        ("llmq", "[V] step     5 [ 1.0%] | time:   812 ms | eval   8.223450 | train  8.123450 | tps 79768"),
         ("torchtitan", "step:  5  loss: -1.00000  grad_norm:  1.4250"),
     ],
 )

@@ -262,7 +262,7 @@ def test_a_command_that_starts_nothing_is_said_before_anything_runs(command: str
     [
         (
             ["preset=megatron"],
-            "preset 'megatron': did you mean megatron_lm? choices are megatron_lm, torchtitan, nanogpt, trainer, "
+            "preset 'megatron': did you mean megatron_lm? choices are megatron_lm, torchtitan, nanogpt, llmq, trainer, "
             "trl, llamafactory",
         ),
         (
