@@ -77,6 +77,13 @@ def test_a_cell_of_paper_table03_can_be_asked_for_by_its_own_values():
     ]
 
 
+@pytest.mark.parametrize("name", PROFILED)
+def test_a_profiled_server_decodes_all_requests_together_and_keeps_its_modules(name):
+    (plan,) = plans(f"experiment={name}", "hardware=a800")
+    assert plan.comparison_key["loads"] == "1024 at a time"
+    assert plan.config.engine.options == {"max_sequences": 1024, "compile": False}
+
+
 def test_the_command_line_wins_over_cells():
     assert planned("experiment=paper_table03", "model=tiny,125m", "method=R+F") == [("tiny", "F+R"), ("125m", "F+R")]
 
@@ -236,7 +243,8 @@ def test_an_experiment_on_where_time_goes_has_the_runs_of_every_line_of_its_tabl
             "adamw",
             "",
         )
-        assert config.measure.profile
+        protocol = config.measure
+        assert (protocol.warmup_steps, protocol.profile, protocol.profile_steps) == (30, True, 10)
 
 
 def test_experiments_on_where_time_goes_share_their_runs():

@@ -14,7 +14,7 @@ from llmexp.report.row import Row
 from llmexp.serving.record.profiled_load import ProfiledLoad, profiled_load_path
 from llmexp.serving.report.section import ServingSection
 
-PAPERS_LOAD = ("experiment=paper_table10", "engine=transformers", "model=tiny")
+PAPERS_LOAD = ("experiment=paper_table10", "engine=transformers", "~engine.options.max_sequences", "model=tiny")
 
 
 def share(phase: str, steps: int, compute_us: int, idle_us: int, **collectives_us: int) -> BreakdownShare:
