@@ -76,6 +76,7 @@ def _report(reference: Reference, folders: Sequence[Path], is_named: bool) -> Re
 def _views(reference: Reference, report: Report, names: Sequence[str]) -> list[View]:
     """Return the views in the reference's order: of the named tables, or of all that runs answer."""
     found = [view for section in report.sections for view in reference.beside(section).views(names)]
+    found += reference.of_all_runs(report.rows, names)
     wanted = [view for view in found if view.name in names] if names else found
     shown = {view.name for view in wanted}
     wanted += [reference.as_published(name) for name in dict.fromkeys(names) if name not in shown]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from llmexp.report.references.view import View
 if TYPE_CHECKING:
     from llmexp.report.findings.claims import Claim, Undecided
     from llmexp.report.findings.rows import ClaimRow
+    from llmexp.report.row import Row
     from llmexp.report.section import ReportSection
 
 # What stands beside the runs of a task; a report of one task imports the rest of no other.
@@ -57,6 +58,12 @@ class Paper(Reference):
         module, _, name = place.partition(":")
         make: Callable[[ReportSection], Beside] = getattr(import_module(module), name)
         return make(section)
+
+    def of_all_runs(self, rows: Sequence[Row], asked: Container[str]) -> Sequence[View]:
+        """Return table I, with the machines of the runs."""
+        from llmexp.paper.machines import NAME, machines_view
+
+        return [machines_view(rows)] if NAME in asked else []
 
     def view_named(self, word: str) -> str | None:
         """Return the name that a word such as table3, fig4 or IV means."""

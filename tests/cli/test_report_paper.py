@@ -7,6 +7,13 @@ from pathlib import Path
 
 import pytest
 
+CARDS = [{"name": "NVIDIA H100 80GB HBM3", "memory_mebibytes": 81559}] * 2
+FOUND = {
+    "cpu": {"model": "AMD EPYC 9654", "physical_cores": 96},
+    "memory_bytes": 128 * 2**30,
+    "gpus": {"driver_version": "580", "devices": CARDS},
+}
+
 
 @pytest.fixture
 def sweep(make_run) -> str:
@@ -100,3 +107,21 @@ def test_runs_that_answer_nothing_are_one_line(llmexp, here: Path, make_run) -> 
 def test_a_folder_of_that_name_is_reached_with_its_dot(llmexp, here: Path, sweep) -> None:
     (here / "table05").symlink_to(sweep)
     assert "tiny on 2 x cpu" in llmexp("report", "paper", "./table05")[1]
+
+
+def test_each_machine_of_the_runs_has_a_line_of_table_i(llmexp, here: Path, make_run) -> None:
+    runs = [make_run(method, metrics={"tokens_per_s": 1.0}) for method in ("Naive", "F")]
+    for run in runs:
+        run.write(run.result_path, run.result().model_copy(update={"environment": FOUND}))
+    out = llmexp("report", "paper", "table01", str(runs[0].path.parent), "--format", "csv")[1]
+    lines = [line for line in out.splitlines() if line.startswith("table01")]
+    assert len(lines) == 3 + 1
+    assert lines[-1].split(",", 3)[3].startswith("2 x NVIDIA H100 80GB HBM3,79.6,")
+    assert '"AMD EPYC 9654, 96 cores",128,' in lines[-1]
+    assert lines[-1].endswith(",2")
+
+
+def test_table_i_without_runs_is_the_papers_own(llmexp, here: Path) -> None:
+    out = llmexp("report", "paper", "I")[1]
+    assert "table I of the paper, the machines: as printed, no run here has one" in out
+    assert "2 x Intel Xeon Gold 6230" in out

@@ -77,7 +77,7 @@ def test_a_cell_of_paper_table03_can_be_asked_for_by_its_own_values():
     ]
 
 
-@pytest.mark.parametrize("name", PROFILED)
+@pytest.mark.parametrize("name", sorted(PROFILED))
 def test_a_profiled_server_decodes_all_requests_together_and_keeps_its_modules(name):
     (plan,) = plans(f"experiment={name}", "hardware=a800")
     assert plan.comparison_key["loads"] == "1024 at a time"

@@ -6,6 +6,7 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from llmexp.paper.printed.serving import Statement, statements_on
+from llmexp.paper.serving.latency_views import latency_views
 from llmexp.paper.serving.profile import paper_profile_tables
 from llmexp.paper.views.names import ROMAN, TITLES, words_of
 from llmexp.report.columns import ReportTable
@@ -37,13 +38,13 @@ class ServingBeside(Beside):
         return [table for _, table in self._profiles]
 
     def views(self, asked: Container[str] = ()) -> Sequence[View]:
-        """Return tables X and XI, and under the paper's load the loads beside what it says of figures 6 to 10."""
+        """Return tables X and XI, and of runs under the paper's load figures 6 to 10."""
         views = [View(name, table, rows=self.section.rows) for name, table in self._profiles]
         if loads := loads_table(self._rows, self.section.label):
-            title = f"{words_of('fig06')}, {TITLES['fig06']}, and what it says of figures 7 to 10"
+            title = f"{words_of('fig06')}, {TITLES['fig06']}, and what it says of figures 7 to 9"
             legend = [*loads.legend, _NO_VALUES, *map(str, self._statements)]
             views.append(View("fig06", ReportTable(title, loads.columns, legend), rows=self._rows))
-        return views
+        return [*views, *latency_views(self._rows, asked)]
 
     @property
     def _profiles(self) -> Iterator[tuple[str, ReportTable]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 
 from llmexp.errors import ConfigError
+from llmexp.paper import machines
 from llmexp.paper.printed import SOURCE, PaperCell, paper_cells, read_table, remark_of
 from llmexp.paper.views.names import ROMAN, TITLES, experiment_of, words_of
 from llmexp.paper.views.notes import Notes
@@ -21,6 +22,8 @@ _LEFT_OUT = ("note", "row_type", "seq_len_tokens", "tensor_parallel")
 
 def printed(name: str) -> View:
     """Return a table of the paper with nothing beside it. Raises ConfigError for a figure, whose values it omits."""
+    if name == machines.NAME:
+        return machines.machines_view(())
     notes, same = Notes(), ""
     if name in _BY_METHOD:
         columns = _by_method(_BY_METHOD[name], notes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 TITLES = {
+    "table01": "the machines",
     "table02": "DeepSpeed and Megatron-LM",
     "table03": "pre-training at batch 1",
     "table04": "pre-training at the largest batch",
@@ -36,8 +37,8 @@ TITLES = {
 """The paper's order; figures stand where their runs belong."""
 ROMAN = dict(
     zip(
-        ("II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII", "XIII", "XIV", "XV", "XVI"),
-        (f"table{number:02}" for number in range(2, 17)),
+        ("I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII", "XIII", "XIV", "XV", "XVI"),
+        (f"table{number:02}" for number in range(1, 17)),
         strict=True,
     )
 )

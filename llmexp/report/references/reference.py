@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from llmexp.errors import ConfigError
@@ -13,6 +13,7 @@ from llmexp.report.references.view import View
 if TYPE_CHECKING:
     from llmexp.report.findings.claims import Claim, Undecided
     from llmexp.report.findings.rows import ClaimRow
+    from llmexp.report.row import Row
     from llmexp.report.section import ReportSection
 
 
@@ -46,6 +47,10 @@ class Reference:
     def beside(self, section: ReportSection) -> Beside:
         """Return what stands beside the runs of a section."""
         return Beside()
+
+    def of_all_runs(self, rows: Sequence[Row], asked: Container[str]) -> Sequence[View]:
+        """Return tables that the runs of all tasks answer together, and that stand only where they are asked for."""
+        return ()
 
     def view_named(self, word: str) -> str | None:
         """Return the name of the table or figure that a word means; None where it means none of them."""

@@ -22,7 +22,7 @@ EXPERIMENTS = Path(__file__).parents[3] / "conf" / "experiment"
         ("figure15", "fig15"),
         ("paper_table09", "table09"),
         ("IV", "table04"),
-        ("table01", None),
+        ("I", "table01"),
         ("table17", None),
         ("outputs", None),
         ("tables", None),
@@ -33,9 +33,11 @@ def test_a_word_means_a_table(word, name) -> None:
 
 
 def test_every_table_and_figure_has_its_experiment() -> None:
-    assert {experiment_of(name) for name in TITLES} == {path.stem for path in EXPERIMENTS.glob("paper_*.yaml")}
+    assert {experiment_of(name) for name in TITLES if name != "table01"} == {
+        path.stem for path in EXPERIMENTS.glob("paper_*.yaml")
+    }
     assert {words_of(name) for name in ROMAN.values()} == {f"table {number} of the paper" for number in ROMAN}
-    assert [place_of(name) for name in ("table02", "table03", "table04", "fig04")] == [0, 1, 2, 3]
+    assert [place_of(name) for name in ("table01", "table02", "table03", "table04")] == [0, 1, 2, 3]
 
 
 def test_notes_have_a_letter_each_that_goes_on_after_z() -> None:
