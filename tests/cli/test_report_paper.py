@@ -116,7 +116,7 @@ def test_each_machine_of_the_runs_has_a_line_of_table_i(llmexp, here: Path, make
     out = llmexp("report", "paper", "table01", str(runs[0].path.parent), "--format", "csv")[1]
     lines = [line for line in out.splitlines() if line.startswith("table01")]
     assert len(lines) == 3 + 1
-    assert lines[-1].split(",", 3)[3].startswith("2 x NVIDIA H100 80GB HBM3,79.6,")
+    assert lines[-1].split(",", 3)[3].startswith("cpu,2 x NVIDIA H100 80GB HBM3,79.6,")
     assert '"AMD EPYC 9654, 96 cores",128,' in lines[-1]
     assert lines[-1].endswith(",2")
 
