@@ -35,6 +35,11 @@ class Line:
         return differences(self.row, self.figure)
 
     @property
+    def is_another_method(self) -> bool:
+        """Tell whether the paper prints this figure of another method, which may have been this one."""
+        return self.row.method != self.figure.methods[0]
+
+    @property
     def times_paper(self) -> float | None:
         """Our time over the paper's; None where either is missing or the run is not the paper's."""
         ours_ms, papers_ms = self.ours.time_ms, self.figure.time_ms
@@ -82,7 +87,15 @@ def _beside(table: PaperTable, lines: Sequence[Line], place: Place) -> ReportTab
         Column("x paper", tuple(_time(line.times_paper, 1.0) for line in lines)),
     ]
     title = f"table {table.number} of the paper, {table.title}: {place.name}"
-    legend = [*_compared(unlike), table.remark, _overhead(lines, place), _of_device(table, lines, place), *notes.lines]
+    others = "*: the paper has no such row" * any(line.is_another_method for line in lines)
+    legend = [
+        *_compared(unlike),
+        others,
+        table.remark,
+        _overhead(lines, place),
+        _of_device(table, lines, place),
+        *notes.lines,
+    ]
     shown = [column for column in columns if any(column.cells)]
     return ReportTable(title, shown, [line for line in legend if line])
 
@@ -95,7 +108,11 @@ def _labels(table: PaperTable, lines: Sequence[Line]) -> list[Column]:
         is_last = place == len(table.headings) - 1
         columns.append(Column(heading, tuple(told if is_last else _said_where_it_begins(told)), left=True))
     several = any(len(line.figure.methods) > 1 for line in lines)
-    return [*columns, *([Column("ours", tuple(line.row.method for line in lines), left=True)] * several)]
+    return [*columns, *([Column("ours", tuple(map(_own_method, lines)), left=True)] * several)]
+
+
+def _own_method(line: Line) -> str:
+    return f"{line.row.method} *" if line.is_another_method else line.row.method
 
 
 def _said_where_it_begins(names: Sequence[str]) -> list[str]:
