@@ -13,7 +13,7 @@ from tests.planning import make_plan
 
 CONF = Path(__file__).parents[2] / "conf"
 NAMES = sorted(path.stem for path in (CONF / "hardware").glob("*.yaml") if path.stem not in ("auto", "gpu", "cpu"))
-WITHOUT_BF16 = {"t4", "v100"}
+WITHOUT_BF16 = {"rtx2080ti", "t4", "v100"}
 # Described by papers and never built: no compiler knows them, and no kernels were measured on them.
 DESIGNS = {"llmcompass_latency", "llmcompass_throughput"}
 NOT_FACTS = {
