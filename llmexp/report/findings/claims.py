@@ -123,6 +123,8 @@ def _check_words(claim: Claim, name: str, codes: Sequence[str], figures: _Figure
         compare = getattr(check, "compare", None)
         if compare and [bool(compare.add), bool(compare.swap), bool(compare.field and compare.values)].count(True) != 1:
             raise ConfigError(f"{name}: compare has one of add: F, swap: [L, QL], field: hardware with values: [a, b]")
+        if "micro" in check.where.task:  # there a method is a kind of call
+            continue
         words = (compare.add, *(compare.swap or ())) if compare else ()
         for word in (*words, *_atoms_of(check.where), *_atoms_of(getattr(check, "winner", Selection()))):
             if word and atoms(word) and word.upper() not in codes:

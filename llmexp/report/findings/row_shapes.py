@@ -27,9 +27,10 @@ class Best(OverRows):
     def answer(self, rows: Sequence[ClaimRow]) -> Answer:
         """Return the verdict on the groups in which a winner and another can be compared."""
         groups: dict[tuple[str, ...], list[ClaimRow]] = defaultdict(list)
+        shared = ("setting", *(() if self.winner.engine else ("engine",)), *self.group)
         for row in chosen(rows, self.where, self.batch):
             if self.metric in row.values:
-                groups[(row.setting, row.engine, *(getattr(row, field) for field in self.group))].append(row)
+                groups[tuple(getattr(row, field) for field in shared)].append(row)
         asked = [group for group in groups.values() if {self.winner.has(row) for row in group} == {True, False}]
         if not asked:
             return nothing("nowhere both what should be best and another")

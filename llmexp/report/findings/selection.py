@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from llmexp.report.findings.rows import ONE, ClaimRow, RowFigure, atoms
 
-Name = Literal["tokens_per_s", "memory_gb", "batch"]
+Name = Literal["tokens_per_s", "memory_gb", "batch", "scaling", "final_loss", "latency_s", "time_s"]
 Words = tuple[str, ...]
 
 
@@ -27,6 +27,7 @@ class Selection(BaseModel):
     method: Words = Field((), description="whole methods, in any order of their atoms")
     with_any: Words = Field((), description="atoms of which a method has at least one")
     without: Words = Field((), description="atoms of which a method has none")
+    gpus: Words = Field((), description="how many GPUs in all")
 
     @field_validator("*", mode="before")
     @classmethod
@@ -42,6 +43,7 @@ class Selection(BaseModel):
             and (not self.method or row.method in [atoms(method) for method in self.method])
             and (not self.with_any or any(atoms(each) <= row.method for each in self.with_any))
             and not any(atoms(each) <= row.method for each in self.without)
+            and (not self.gpus or str(row.gpus) in self.gpus)
         )
 
 

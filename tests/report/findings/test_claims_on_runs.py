@@ -8,8 +8,9 @@ from llmexp.paper.claims.rows import paper_rows
 from llmexp.paper.reference import PAPER
 from llmexp.record.result import Metric
 from llmexp.report.findings.claims import Claim, own_claims
-from llmexp.report.findings.measured import figure_of, rows_of_runs
+from llmexp.report.findings.measured import rows_of_runs
 from llmexp.report.findings.rows import ClaimRow
+from llmexp.report.findings.run_figures import figure_of
 from llmexp.report.findings.table import findings, findings_csv, findings_table
 from llmexp.report.table import build_report
 
@@ -84,6 +85,34 @@ def test_what_ran_out_of_memory_decides_claims_about_that(make_run) -> None:
     assert claim("S13").answer(rows(out)).verdict == "holds"
     ran = make_run("R", metrics=speed(1), **small)
     assert claim("S13").answer(rows(out, ran)).verdict == "partly"
+
+
+def test_several_gpus_scale_by_the_same_run_on_one(make_run) -> None:
+    four = make_run("Q", metrics=speed(3900), parallelism__dp=4, **ON_A800)
+    eight, one = (
+        make_run("Q", metrics=speed(mean), parallelism__dp=gpus, **ON_A800) for mean, gpus in ((7900, 8), (1000, 1))
+    )
+    answer = claim("S05").answer(rows(one, four, eight))
+    assert (answer.verdict, answer.numbers) == ("holds", "scaling ≥ 0.95 in 1 of 1: 0.9875")
+    slower = make_run("Q", metrics=speed(6000), parallelism__dp=8, **ON_A800)
+    assert claim("S05").answer(rows(one, slower)).verdict == "fails"
+    assert claim("S05").answer(rows(eight)).verdict == "cannot tell"
+
+
+def test_zero_on_few_gpus_may_run_out_of_memory(make_run) -> None:
+    two, eight = (make_run("Z3", "oom", parallelism__dp=gpus, **ON_A800) for gpus in (2, 8))
+    assert claim("H2b").answer(rows(two)).verdict == "holds"
+    assert claim("H2b").answer(rows(eight)).verdict == "cannot tell"
+
+
+def test_the_loss_at_the_end_tells_whether_q_learns_less(make_run) -> None:
+    def ending(method: str, loss: float):
+        told = Metric(mean=loss, std_between_repeats=0.01, n=3)
+        return make_run(method, metrics=speed(1000) | {"smoothed_final_loss": told}, **ON_A800)
+
+    naive, worse, same = ending("Naive", 3.0), ending("Q", 4.0), ending("F+Q", 3.0)
+    assert claim("H5b").answer(rows(naive, worse)).verdict == "holds"
+    assert claim("H5b").answer(rows(ending("F", 3.0), same)).verdict == "fails"
 
 
 @pytest.mark.parametrize("pairs", [1, 4, 40])
