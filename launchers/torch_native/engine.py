@@ -10,6 +10,7 @@ from llmexp.dtypes import bytes_of
 from llmexp.inputs.shape import RankPart, shape_of
 from llmexp.launch.commands import ranks_of
 from llmexp.launchers.torch_native.context_limits import unshared_sequences
+from llmexp.launchers.torch_native.expert_limits import unshared_experts
 from llmexp.launchers.torch_native.schedules import CLASSES, PASSES, unpipelined, unsplit
 from llmexp.launchers.torch_native.tensor_limits import uncut
 from llmexp.method import Techniques
@@ -34,7 +35,7 @@ class TorchEngine(TrainingEngine):
     """
 
     name = "torch"
-    degrees = ("dp", "tp", "pp", "cp")
+    degrees = ("dp", "tp", "pp", "cp", "ep")
     cuts = ("shard",)
     cp_chunks: ClassVar[Mapping[CpKind, int]] = {"ring": 2, "ulysses": 2}
     keeps_weights = builds_transformers = grows_sequences = traces_memory = fuses_accumulation = sets_updates = True
@@ -69,6 +70,7 @@ class TorchEngine(TrainingEngine):
             packing_limit(config, techniques, dims)
             or adapter
             or _unshared(techniques, dims)
+            or unshared_experts(config, dims)
             or uncut(config, techniques, dims)
             or unshared_sequences(config, techniques, dims)
             or pipeline
@@ -147,7 +149,7 @@ class TorchEngine(TrainingEngine):
 
 def _in_ddp(dims: ParallelDims) -> bool:
     """Tell whether DDP averages the gradients of whole models; those of cut ones are averaged after backward."""
-    return dims.same_parameters > 1 and dims.pp == dims.tp == 1
+    return dims.same_parameters > 1 and dims.pp == dims.tp == dims.ep == 1
 
 
 def _shards(techniques: Techniques) -> bool:
@@ -159,7 +161,7 @@ def _units_at_a_time(config: TrainingConfig) -> float:
     shape, size = shape_of(config.model), bytes_of
     if shape is None:
         return 0.0
-    part = RankPart(config.parallelism.tp)
+    part = RankPart(config.parallelism.tp, ep=config.parallelism.ep)
     a_layer = (shape.parameters_of_rank(part) - shape.ends_of_rank(part)) / shape.num_layers
     return 2 * a_layer * (size(config.precision.parameters) + size(config.precision.gradients))
 

@@ -5,6 +5,7 @@ Each decoder layer's parameters, gradients and optimizer states are partitioned 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,7 +21,9 @@ from llmexp.errors import ConfigError
 from llmexp.launchers.models import assembly, building
 from llmexp.launchers.models.compiled import decoder_layers
 from llmexp.launchers.models.weights import weights_of
+from llmexp.launchers.torch_native.shared_experts import EXPERT, experts_of, share_experts
 from llmexp.launchers.torch_native.tensor_parallel import REPLICA, TENSOR, cut_matrices, fill_parts
+from llmexp.launchers.training.optimizer_state import local
 from llmexp.measure.dtypes import torch_dtype
 from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.training_plan import TrainingPlan
@@ -47,6 +50,9 @@ class FullySharded:
         self._mesh = _mesh(plan.dims, device)
         if plan.dims.tp > 1:
             cut_matrices(self.module, self._mesh[TENSOR], along_sequence=plan.dims.sequence)
+        if plan.dims.ep > 1:
+            self._experts = _mesh_of_experts(plan.dims, device)
+            share_experts(self.module, self._experts[EXPERT])
         buffers = building.ExactBuffers(self.module)
         self._shard()
         self.module.to_empty(device="cpu" if self.offloads else device)
@@ -102,9 +108,19 @@ class FullySharded:
         if self.offloads:
             options["offload_policy"] = CPUOffloadPolicy(**self._options["cpu_offload"])
         for layer in layers:
+            if self._plan.dims.ep > 1:
+                self._shard_experts(layer, options)
             fully_shard(layer, **options)
         # The rest is needed last in forward and first in backward, so it stays gathered in between.
         fully_shard(self.module, **{**options, "reshard_after_forward": False})
+
+    def _shard_experts(self, layer: nn.Module, options: dict[str, Any]) -> None:
+        """Partition a layer's experts over the ranks that hold the same ones; a token's weights keep their dtype."""
+        policy = replace(options["mp_policy"], cast_forward_inputs=False)
+        placement = partial(_evenly, self._plan.dims.same_experts)
+        of_experts = {"mesh": self._experts[SHARD], "mp_policy": policy, "shard_placement_fn": placement}
+        for experts in experts_of(layer):
+            fully_shard(experts, **options | of_experts)
 
 
 def _mesh(dims: ParallelDims, device: torch.device) -> DeviceMesh:
@@ -114,11 +130,17 @@ def _mesh(dims: ParallelDims, device: torch.device) -> DeviceMesh:
     return init_device_mesh(device.type, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
 
 
+def _mesh_of_experts(dims: ParallelDims, device: torch.device) -> DeviceMesh:
+    """Return the ranks by the experts that they hold, those with different ones nearest to each other."""
+    return init_device_mesh(device.type, (dims.same_experts, dims.ep), mesh_dim_names=(SHARD, EXPERT))
+
+
 def _evenly(ranks: int, parameter: nn.Parameter) -> Shard | None:
     """Partition a stack of experts' matrices by rows where the ranks cannot share the experts evenly.
 
     Otherwise some ranks would hold nothing of it.
     """
-    if parameter.dim() < 3 or parameter.shape[0] % ranks == 0 or parameter.shape[1] % ranks:
+    held = local(parameter)
+    if held.dim() < 3 or held.shape[0] % ranks == 0 or held.shape[1] % ranks:
         return None
     return Shard(1)

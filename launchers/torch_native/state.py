@@ -12,6 +12,7 @@ from transformers import PreTrainedConfig
 
 from llmexp.launchers.models import assembly
 from llmexp.launchers.models.quantize import quantized_tensors
+from llmexp.launchers.torch_native.expert_parallel import ExpertParallel
 from llmexp.launchers.torch_native.fully_sharded import SHARD
 from llmexp.launchers.torch_native.replicated import MasterCopy
 from llmexp.launchers.training.clipping import clip, gradients_of, kept_share, norm_of
@@ -52,6 +53,7 @@ class TorchState:
     def __init__(self, plan: TrainingPlan, layout: Layout) -> None:
         self.layout = layout
         self._zero_stage = assembly.method_of(plan).techniques.zero_stage
+        self._plain_copies = layout.copies_of_others if isinstance(layout, ExpertParallel) else 1
         self._clip_norm = plan.config.optimizer.clip_norm
         self._norm: torch.Tensor | None = None
         self.loss_scale = LossScale(plan.config.precision) if plan.config.precision.scales_loss else None
@@ -79,7 +81,7 @@ class TorchState:
         """Return the norm of the first step's gradient; None where the optimizer does not tell it."""
         if self._norm is not None:
             return float(self._norm)
-        return first_gradient_norm(self._base_optimizer, self.trainable_parameters)
+        return first_gradient_norm(self._base_optimizer, self.trainable_parameters, self._plain_copies)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Return the groups with a learning rate; ZeroRedundancyOptimizer copies its own to those that it shares."""
@@ -105,7 +107,7 @@ class TorchState:
         if self.loss_scale:
             overflowed = self._unscale(held, self.loss_scale)
         elif self._clip_norm is not None:
-            self._norm = clip(held, self._clip_norm, self.layout.holders)
+            self._norm = clip(held, self._clip_norm, self.layout.holders, self._plain_copies)
         if not overflowed:
             optimizer.step()
         optimizer.zero_grad()
@@ -113,7 +115,7 @@ class TorchState:
     def _unscale(self, held: list[torch.Tensor], scale: LossScale) -> bool:
         """Undo the scale, and clip, in fp32; return True where gradients overflowed and are left."""
         gradients, factor = gradients_of(held), scale.factor
-        scaled = norm_of(gradients, self.layout.holders)
+        scaled = norm_of(gradients, self.layout.holders, self._plain_copies)
         self._norm = scaled / factor
         if scale.overflows(scaled):
             return True

@@ -136,11 +136,14 @@ class _Norm(SequenceParallel):
 
 
 def fill_parts(module: nn.Module, source: WeightSource, dtype: torch.dtype, device: torch.device) -> None:
-    """Give DTensors their values, rounded to `dtype`; one whole tensor at a time is on `device`."""
+    """Give parameters their values, rounded to `dtype`; one whole tensor at a time is on `device`."""
     for name, parameter in building.named_weights(module):
         part: Any = parameter
         values = torch.empty(part.shape, dtype=dtype, device=device)
         source(name, values)
+        if not isinstance(part, DTensor):
+            part.detach().copy_(values)
+            continue
         mesh = part.device_mesh
         everywhere = DTensor.from_local(values, mesh, [Replicate()] * mesh.ndim, run_check=False)
         part.to_local().detach().copy_(everywhere.redistribute(placements=part.placements).to_local())

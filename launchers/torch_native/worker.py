@@ -18,9 +18,11 @@ from llmexp.launchers.models.chunked_loss import chunks_that_ran
 from llmexp.launchers.models.keeping import results_that_were_kept
 from llmexp.launchers.rank.frame import join_group
 from llmexp.launchers.torch_native.context_parallel import SharedSequences
+from llmexp.launchers.torch_native.expert_parallel import ExpertParallel
 from llmexp.launchers.torch_native.fully_sharded import FullySharded
 from llmexp.launchers.torch_native.pipelined import PipelinedTraining
 from llmexp.launchers.torch_native.replicated import Replicated
+from llmexp.launchers.torch_native.shared_experts import exchanged_tokens
 from llmexp.launchers.torch_native.state import TorchState
 from llmexp.launchers.torch_native.tensor_parallel import TensorParallel
 from llmexp.launchers.training.activations import around_forward, moved
@@ -33,7 +35,7 @@ from llmexp.training.plan.training_plan import TrainingPlan
 class TorchTraining(TorchState):
     """torch's own wrappers with the measured loop's three calls."""
 
-    layout: Replicated | FullySharded | TensorParallel
+    layout: Replicated | FullySharded | TensorParallel | ExpertParallel
 
     def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
         self._shared = SharedSequences(plan, device) if plan.dims.cp > 1 else None
@@ -62,7 +64,7 @@ class TorchTraining(TorchState):
         share = loss / self._accumulation if self._accumulation > 1 else loss
         with self._around_loss():
             (share * self.loss_scale.factor if self.loss_scale else share).backward()
-        if self._completes and isinstance(self.layout, TensorParallel):
+        if self._completes and isinstance(self.layout, TensorParallel | ExpertParallel):
             self.layout.average()
 
     def step(self) -> None:
@@ -73,7 +75,7 @@ class TorchTraining(TorchState):
     def what_ran(self) -> WhatRan:
         """Return what any layout says, how many bytes went to the host, and how many products added to gradients."""
         added: WhatRan = self.layout.accumulated if isinstance(self.layout, Replicated) else {}
-        added |= chunks_that_ran(self.module) | results_that_were_kept(self.module)
+        added |= chunks_that_ran(self.module) | results_that_were_kept(self.module) | exchanged_tokens(self.module)
         return super().what_ran() | moved(self._around_forward) | added
 
     @property
@@ -81,9 +83,11 @@ class TorchTraining(TorchState):
         return self._passes % self._accumulation == 0
 
 
-def _layout(plan: TrainingPlan) -> type[Replicated | FullySharded | TensorParallel]:
+def _layout(plan: TrainingPlan) -> type[Replicated | FullySharded | TensorParallel | ExpertParallel]:
     if "fully_shard" in plan.engine_config:
         return FullySharded
+    if plan.dims.ep > 1:
+        return ExpertParallel
     return TensorParallel if plan.dims.tp > 1 else Replicated
 
 

@@ -13,10 +13,12 @@ from llmexp.launchers.training.optimizer_state import copies, local
 _EPSILON = 1e-6
 
 
-def clip(parameters: Iterable[torch.Tensor], largest: float, holders: distributed.ProcessGroup | None) -> torch.Tensor:
+def clip(
+    parameters: Iterable[torch.Tensor], largest: float, holders: distributed.ProcessGroup | None, plain_copies: int = 1
+) -> torch.Tensor:
     """Scale the gradients so that their norm is at most `largest`, and return the norm before, as `norm_of` does."""
     gradients = gradients_of(parameters)
-    norm = norm_of(gradients, holders)
+    norm = norm_of(gradients, holders, plain_copies)
     torch._foreach_mul_(list(map(local, gradients)), kept_share(norm, largest))
     return norm
 
@@ -26,13 +28,18 @@ def gradients_of(parameters: Iterable[torch.Tensor]) -> list[torch.Tensor]:
     return [parameter.grad for parameter in parameters if parameter.grad is not None]
 
 
-def norm_of(gradients: Iterable[torch.Tensor], holders: distributed.ProcessGroup | None) -> torch.Tensor:
+def norm_of(
+    gradients: Iterable[torch.Tensor], holders: distributed.ProcessGroup | None, plain_copies: int = 1
+) -> torch.Tensor:
     """Return the norm of all gradients, in fp32 or wider.
 
-    The ranks of `holders` hold different parameters or parts of them; None: each rank holds all.
+    The ranks of `holders` hold different parameters or parts of them; None: each rank holds all. As many of them as
+    `plain_copies` hold the same of what is no DTensor.
     """
     # What several ranks hold is summed over them once.
-    squares = torch.stack([_norm(local(gradient)).square() / copies(gradient) for gradient in gradients]).sum()
+    squares = torch.stack(
+        [_norm(local(gradient)).square() / copies(gradient, plain_copies) for gradient in gradients]
+    ).sum()
     if holders is not None:
         on_device = squares.to("cuda") if distributed.get_backend(holders) == "nccl" else squares
         distributed.all_reduce(on_device, group=holders)

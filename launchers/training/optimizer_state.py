@@ -23,7 +23,9 @@ def moments(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     return [local(value) for state in states for value in state.values() if torch.is_tensor(value) and value.dim() > 0]
 
 
-def first_gradient_norm(optimizer: torch.optim.Optimizer, trainable_parameters: int) -> float | None:
+def first_gradient_norm(
+    optimizer: torch.optim.Optimizer, trainable_parameters: int, plain_copies: int = 1
+) -> float | None:
     """Compute the norm of the whole model's gradient in the only step so far of an Adam-like optimizer.
 
     It is None for other optimizers. It is computed from the first moments (arXiv 1412.6980). All ranks have to call it,
@@ -36,7 +38,7 @@ def first_gradient_norm(optimizer: torch.optim.Optimizer, trainable_parameters: 
             return None
         values = local(first)
         wide = torch.promote_types(values.dtype, torch.float32)
-        norm, held_by = torch.linalg.vector_norm(values, dtype=wide).item(), copies(first)
+        norm, held_by = torch.linalg.vector_norm(values, dtype=wide).item(), copies(first, plain_copies)
         squares += (norm / (1 - optimizer.param_groups[0]["betas"][0])) ** 2 / held_by
         elements += values.numel() / held_by
     device = "cuda" if distributed.get_backend() == "nccl" else "cpu"
@@ -52,7 +54,9 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
     return part.detach()
 
 
-def copies(tensor: torch.Tensor) -> int:
-    """Return how many ranks hold the same part of a DTensor; 1 for any other tensor, of which that is not known."""
-    placements = getattr(tensor, "placements", ())
+def copies(tensor: torch.Tensor, plain: int = 1) -> int:
+    """Return how many ranks hold the same part of a DTensor; `plain` for any other tensor."""
+    placements = getattr(tensor, "placements", None)
+    if placements is None:
+        return plain
     return prod(tensor.device_mesh.size(axis) for axis, kind in enumerate(placements) if kind.is_replicate())  # type: ignore[attr-defined]

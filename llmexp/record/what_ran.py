@@ -29,6 +29,10 @@ class WhatRan(TypedDict, total=False):
     norm_implementation: str
     experts_implementation: str | None
     token_dispatcher: str
+    expert_tokens_sent: int
+    """The tokens that rank 0 sent to experts of other ranks in its last pass, once for each layer and expert."""
+    expert_tokens_received: int
+    """Those that it got from other ranks for its own experts."""
     fusions: str
     """What Megatron fused, or none."""
     loop: str

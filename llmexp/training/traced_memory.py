@@ -82,7 +82,7 @@ def _untraceable(plan: TrainingPlan) -> str | None:
             not _traces(engine)
         ),
         "batch.micro=max is searched for: set a number": not plan.settled,
-        "degrees other than dp wait for what other ranks send: set them to 1": dims.world_size > dims.dp,
+        "degrees other than dp wait for what other ranks send: set them to 1": dims.world_size > dims.dp or dims.ep > 1,
         "copies of shards wait for each other's gradients: leave parallelism.shard out": dims.shard is not None,
         f"optimizer={config.optimizer.name} is DeepSpeed's own, which is compiled: set optimizer=adamw": (
             "optimizer" in plan.engine_config

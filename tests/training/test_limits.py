@@ -8,8 +8,8 @@ from planning import make_plan
     ("words", "reason"),
     [
         (
-            "engine=torch parallelism.cp=1 parallelism.ep=2 model=tiny-moe",
-            "engine=torch runs data, tensor, pipeline and context parallelism only, not ep=2",
+            "engine=deepspeed parallelism.cp=1 parallelism.ep=2 model=tiny-moe",
+            "engine=deepspeed runs data and context parallelism only, not ep=2",
         ),
         ("engine=deepspeed parallelism.cp_kind=ring", "engine=deepspeed runs parallelism.cp_kind=ulysses, not ring"),
         (

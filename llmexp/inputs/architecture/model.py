@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 
-from llmexp.inputs.architecture.parts import Mixer, Part
+from llmexp.inputs.architecture.parts import Experts, Mixer, Part
 from llmexp.inputs.shape import RankPart
 
 
@@ -126,20 +126,34 @@ class Architecture:
         """Return the numbers that decoding keeps for a sequence of that length: keys and values, and states."""
         return sum(count * layer.mixer.cache_elements(seq_len) for layer, count in self.kinds.items())
 
+    @property
+    def expert_counts(self) -> set[int]:
+        """How many experts the layers that have some have."""
+        return {experts.count for experts, _ in self._experts}
+
     def parameters_of_rank(self, part: RankPart) -> int:
-        """Return the parameters of a rank that holds the whole model; no degree that cuts it is known here."""
-        assert part == RankPart()
-        return self.parameters
+        """Return the parameters of a rank; no degree is known here but one that shares out whole experts."""
+        return self.parameters - self._all_experts + self.expert_parameters_of_rank(part)
 
     def ends_of_rank(self, part: RankPart) -> int:
         """Return the parameters of embedding, last norm and head, which no degree cuts."""
-        assert part == RankPart()
+        assert part == RankPart(ep=part.ep)
         return self.parameters_outside_layers
 
     def expert_parameters_of_rank(self, part: RankPart) -> int:
-        """Return 0: on one rank no other holds different experts."""
-        assert part == RankPart()
-        return 0
+        """Return the parameters of that rank's experts, shared ones aside, of which every rank has its own."""
+        assert part == RankPart(ep=part.ep)
+        return self._all_experts // part.ep
+
+    @property
+    def _all_experts(self) -> int:
+        return sum(layers * experts.count * experts.expert.parameters for experts, layers in self._experts)
+
+    @property
+    def _experts(self) -> list[tuple[Experts, int]]:
+        """The experts of each kind of layer that has some, and how many such layers there are."""
+        kinds = [(layer.feed_forward, layers) for layer, layers in self.kinds.items()]
+        return [(part, layers) for part, layers in kinds if isinstance(part, Experts)]
 
 
 def runs_of(layers: Iterable[Layer]) -> tuple[tuple[int, Layer], ...]:

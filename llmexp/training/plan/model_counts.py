@@ -137,7 +137,7 @@ def _unequal_windows(made: Architecture, config: TrainingConfig) -> str:
 
 def _uncut(run: CountedRun) -> str:
     """Say why the state is not known: degrees that cut a model, and moments of factored optimizers."""
-    cut = run.dims.cutting("matrices", "layers", "experts")
+    cut = run.dims.cutting("matrices", "layers")
     if cut:
         degrees = ", ".join(f"{name} {size}" for name, size in cut.items())
         return f"{degrees} cuts the model, and llmexp cuts Llama-like layers only"

@@ -56,6 +56,8 @@ TWICE = f"{MIXED} batch.accumulation=2"
 CHUNKED = "kernels.chunked_loss=true model.vocab_size=32768 data.seq_len=4096"
 LONGER = "data.seq_len=4096"
 RING, ULYSSES = (f"parallelism.cp=2 parallelism.cp_kind={kind}" for kind in ("ring", "ulysses"))
+# Every rank's experts get as many tokens as it has, which the host waits for in each layer.
+MOE = "model=mixtral model.num_experts=8 parallelism.ep=8"
 IN_BACKGROUND = f"{MIXED} +engine.options.zero_optimization.overlap_comm=true"
 # By engine, ranks, method and words: how often the host waits for the device in a step.
 RUNS = {
@@ -80,6 +82,9 @@ RUNS = {
     ("torch", 8, "F+R+Z3", MIXED): 0,
     ("torch", 1, "F+R+Z3", f"{PURE} {RING} {LONGER}"): 0,
     ("torch", 4, "F+Z3", f"{MIXED} {ULYSSES} {LONGER}"): 0,
+    ("torch", 8, "F", f"{PURE} {MOE}"): LAYERS,
+    ("torch", 8, "F+R+Z3", f"{MIXED} {MOE}"): 2 * LAYERS,
+    ("torch", 8, "F+Z2", f"{MIXED} {MOE} parallelism.ep=4"): LAYERS,
     ("deepspeed", 1, "Naive", PURE): 0,
     # It reads from each gradient whether it is finite, and then two norms and a flag.
     ("deepspeed", 1, "F", MIXED): TENSORS + 3,

@@ -110,5 +110,6 @@ _WITHOUT_CONTENT: tuple[tuple[Any, str, Any], ...] = (
         "_compute_coordinates_from_mesh",
         staticmethod(with_content(DeviceMesh._compute_coordinates_from_mesh)),
     ),
+    (DeviceMesh, "_concatenate", staticmethod(with_content(DeviceMesh._concatenate))),
     (device_mesh, "init_device_mesh", with_content(device_mesh.init_device_mesh)),
 )

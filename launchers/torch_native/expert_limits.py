@@ -1,0 +1,48 @@
+"""The limits of expert parallelism with engine=torch, as the reason of a skip."""
+
+from __future__ import annotations
+
+from llmexp.inputs.architecture.reading import architecture_of
+from llmexp.launchers.torch_native.tensor_limits import untried
+from llmexp.method import Method
+from llmexp.schema import FamilyModel, MixtralModel
+from llmexp.training.config import TrainingConfig
+from llmexp.training.plan.dims import ParallelDims
+
+ARCHITECTURES = ("mixtral", "qwen3_moe", "deepseek_v3")
+METHODS = ("F", "R", "RS", "Z2", "Z3")
+
+
+def unshared_experts(config: TrainingConfig, dims: ParallelDims) -> str | None:
+    """Say what parallelism.ep has not been shown to work with; None where it has, or where no expert is elsewhere."""
+    if dims.ep == 1:
+        return None
+    model, target = config.model, getattr(config.model, "target", None)
+    known = isinstance(model, MixtralModel | FamilyModel) and model.architecture in ARCHITECTURES and not target
+    atoms = [atom.code for atom in Method.parse(config.method, config.task.name).atoms]
+    beyond = [code for code in atoms if code not in METHODS]
+    cut = next((name for name in ("tp", "pp", "cp") if dims.degrees[name] > 1), "")
+    why = {
+        f"it takes models of architecture {', '.join(ARCHITECTURES)}, not model={model.name} ({model.architecture})": (
+            not known
+        ),
+        f"it goes with parallelism.dp, not with parallelism.{cut}={dims.degrees.get(cut)}: set parallelism.{cut}=1": (
+            bool(cut)
+        ),
+        f"it has not been tried with parallelism.shard={dims.shard}: leave that out": dims.shard is not None,
+        f"it goes with {', '.join(METHODS)}, not with {', '.join(beyond)}": bool(beyond),
+        "it has not been tried with kernels.chunked_loss=true: leave that out": config.kernels.chunked_loss,
+        f"it has not been tried with memory.keep={config.memory.keep}: leave that out": config.memory.keep is not None,
+    } | untried(config)
+    reason = next((reason for reason, holds in why.items() if holds), None) or _uneven(config, dims)
+    return f"engine=torch with parallelism.ep={dims.ep}: {reason}" if reason else None
+
+
+def _uneven(config: TrainingConfig, dims: ParallelDims) -> str | None:
+    """Say that a rank would not have as many experts as the others, where no number of experts is a key of its own."""
+    counts = architecture_of(config.model).expert_counts if isinstance(config.model, FamilyModel) else ()
+    odd = next((count for count in counts if count % dims.ep), None)
+    if odd is None:
+        return None
+    valid = ", ".join(str(size) for size in range(1, odd + 1) if odd % size == 0 and dims.dp % size == 0)
+    return f"it does not divide the {odd} experts of model={config.model.name}: choices are {valid}"
