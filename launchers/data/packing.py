@@ -35,12 +35,17 @@ def model_inputs(batch: MicroBatch) -> dict[str, Any]:
 
 
 def inputs_of_part(batch: MicroBatch, part: Callable[[torch.Tensor], torch.Tensor]) -> dict[str, Any]:
-    """Return the keyword arguments for a rank's part of whole sequences, which `part` takes from each tensor.
+    """Return the keyword arguments for a rank's part of whole sequences, which `part` takes from each tensor."""
+    ids = batch.input_ids
+    positions = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
+    return {"input_ids": part(ids), "position_ids": part(positions), **targets_of_part(batch.labels, part)}
 
-    Labels are shifted before the cut. The loss is this part's share of the mean over the tokens of whole sequences.
+
+def targets_of_part(labels: torch.Tensor, part: Callable[[torch.Tensor], torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return what a model's loss takes: this part's share of the mean over the tokens of whole sequences.
+
+    Labels are shifted before the cut.
     """
-    targets = functional.pad(batch.labels[:, 1:], (0, 1), value=IGNORED)
-    positions = torch.arange(targets.shape[1], device=targets.device).expand_as(targets)
-    ids, targets_here, positions = (part(whole) for whole in (batch.input_ids, targets, positions))
-    loss = {"labels": targets_here, "shift_labels": targets_here, "num_items_in_batch": (targets != IGNORED).sum()}
-    return {"input_ids": ids, "position_ids": positions, **loss}
+    targets = functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
+    here = part(targets)
+    return {"labels": here, "shift_labels": here, "num_items_in_batch": (targets != IGNORED).sum()}

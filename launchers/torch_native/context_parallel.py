@@ -26,25 +26,30 @@ class SharedSequences:
     def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
         dims = plan.dims
         assert dims.cp_kind is not None
-        # The ranks of one sequence are neighbors; ParallelDims.replica_of counts in the same order.
-        mesh = init_device_mesh(device.type, (dims.dp, dims.cp), mesh_dim_names=("replica", "sequence"))
+        # In the order of RANK_ORDER; the pipelines of a replica are told apart like replicas.
+        sizes = (dims.pp * dims.dp, dims.cp, dims.tp)
+        mesh = init_device_mesh(device.type, sizes, mesh_dim_names=("replica", "sequence", "tensor"))
         self._group, self._ranks = mesh.get_group("sequence"), dims.cp
         attention = SHARED[dims.cp_kind](self._group, assembly.method_of(plan).techniques)
         AttentionInterface.register(CONTEXT_PARALLEL[dims.cp_kind], attention)
 
     def inputs(self, batch: MicroBatch) -> dict[str, Any]:
         """Return the keyword arguments for this rank's part of a pass."""
-        return inputs_of_part(batch, self._part)
+        return inputs_of_part(batch, self.part)
 
     def loss_of_replica(self, own: torch.Tensor) -> torch.Tensor:
         """Return the replica's loss as value, with the gradient of `cp` times the rank's own part of it.
 
         Gradients are averaged over dp x cp ranks, and so summed over those of a sequence.
         """
-        whole = own.detach().clone()
-        distributed.all_reduce(whole, group=self._group)
-        return whole + self._ranks * (own - own.detach())
+        return self.add_up(own.detach().clone()) + self._ranks * (own - own.detach())
 
-    def _part(self, whole: torch.Tensor) -> torch.Tensor:
+    def add_up(self, shares: torch.Tensor) -> torch.Tensor:
+        """Return the sum over the ranks of a sequence, in place."""
+        distributed.all_reduce(shares, group=self._group)
+        return shares
+
+    def part(self, whole: torch.Tensor) -> torch.Tensor:
+        """Return this rank's chunks of what has a row for each sequence."""
         chunks, rank = whole.chunk(2 * self._ranks, dim=1), self._group.rank()
         return torch.cat((chunks[rank], chunks[-1 - rank]), dim=1)

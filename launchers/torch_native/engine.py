@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 from llmexp.dtypes import bytes_of
 from llmexp.inputs.shape import RankPart, shape_of
 from llmexp.launch.commands import ranks_of
-from llmexp.launchers.torch_native.context_limits import unshared_sequences
+from llmexp.launchers.torch_native.cut_limits import uncut
 from llmexp.launchers.torch_native.expert_limits import unshared_experts
 from llmexp.launchers.torch_native.schedules import CLASSES, PASSES, unpipelined, unsplit
-from llmexp.launchers.torch_native.tensor_limits import uncut
 from llmexp.method import Techniques
 from llmexp.record.plan import Command
 from llmexp.schema import CpKind
@@ -72,7 +71,6 @@ class TorchEngine(TrainingEngine):
             or _unshared(techniques, dims)
             or unshared_experts(config, dims)
             or uncut(config, techniques, dims)
-            or unshared_sequences(config, techniques, dims)
             or pipeline
             or sharding_limit(config, techniques, dims)
             or misdeclared_moments(config)
@@ -117,7 +115,7 @@ class TorchEngine(TrainingEngine):
         if precision.master == precision.parameters or config.optimizer.fused_backward:
             return ()
         dims, shared = ParallelDims.of(config, self.schedules, self.cp_chunks), techniques.zero_stage == 1
-        own = 0.0 if _in_ddp(dims) else 1 / dims.dp if shared else 1.0
+        own = 0.0 if _in_ddp(dims) else 1 / dims.same_parameters if shared else 1.0
         left = StatePlacement(bytes_of(precision.parameters) * (1 - own))
         return (left,) * (own < 1) + (StatePlacement(bytes_of(precision.master), shared),)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from llmexp.inputs.architecture.reading import architecture_of
-from llmexp.launchers.torch_native.tensor_limits import untried
+from llmexp.launchers.torch_native.cut_limits import untried
 from llmexp.method import Method
 from llmexp.schema import FamilyModel, MixtralModel
 from llmexp.training.config import TrainingConfig

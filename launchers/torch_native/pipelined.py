@@ -6,6 +6,7 @@ Gradients are averaged over the replicas after the schedule.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -13,15 +14,19 @@ from torch import distributed, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import PipelineScheduleMulti, get_schedule_class
+from torch.distributed.tensor.parallel import loss_parallel
 from transformers import PreTrainedConfig
 
 from llmexp.launchers.models import assembly
+from llmexp.launchers.torch_native.context_parallel import SharedSequences
 from llmexp.launchers.torch_native.replicated import optimizer
 from llmexp.launchers.torch_native.stages import Stage, stages_of_rank
 from llmexp.launchers.torch_native.state import TorchState
+from llmexp.launchers.torch_native.tensor_parallel import REPLICA, TENSOR, settled
 from llmexp.measure.batch import MicroBatch
 from llmexp.measure.dtypes import torch_dtype
 from llmexp.record.what_ran import WhatRan
+from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.training_plan import TrainingPlan
 
 
@@ -34,10 +39,15 @@ class Pipelined:
         dims = plan.dims
         self._plan, self._device = plan, device
         self.loss_factor = 1.0
-        # The ranks of one stage are neighbors; ParallelDims.replica_of counts in the same order.
-        mesh = init_device_mesh(device.type, (dims.pp, dims.dp), mesh_dim_names=("stage", "replica"))
-        self.ranks, self._replicas = mesh.get_group("stage"), mesh.get_group("replica")
-        self.stages = [Stage(plan, index, device) for index in stages_of_rank(dims, mesh.get_local_rank("stage"))]
+        # In the order of RANK_ORDER; the ranks of a sequence are told apart like replicas.
+        sizes = (dims.pp, dims.same_parameters, dims.tp)
+        mesh = init_device_mesh(device.type, sizes, mesh_dim_names=("stage", REPLICA, TENSOR))
+        self.ranks, self._replicas = mesh.get_group("stage"), mesh.get_group(REPLICA)
+        self._holders = _holders(dims) if dims.tp > 1 else self.ranks
+        self._shared = SharedSequences(plan, device) if dims.cp > 1 else None
+        self._around_loss = loss_parallel if dims.tp > 1 else nullcontext
+        of_rank = stages_of_rank(dims, mesh.get_local_rank("stage"))
+        self.stages = [Stage(plan, index, device, mesh[TENSOR], self._shared) for index in of_rank]
         self.module: nn.Module = nn.ModuleList(self.stages)
         self.model_class = assembly.class_name(self.stages[0].model)
         self.trained = assembly.trained(self.module)
@@ -46,8 +56,8 @@ class Pipelined:
 
     @property
     def holders(self) -> distributed.ProcessGroup:
-        """Return the ranks of one pipeline, each of which holds parameters of its own."""
-        return self.ranks
+        """Return the ranks of one pipeline, each of which holds parameters, or parts of them, of its own."""
+        return self._holders
 
     @property
     def config(self) -> PreTrainedConfig:
@@ -72,9 +82,11 @@ class Pipelined:
         losses: list[torch.Tensor] = []
         # Only these two can be the whole pipeline's first and last stage.
         first, last = self.stages[0], self.stages[-1]
-        taken = [torch.cat([batch.input_ids for batch in passes])] if first.is_first else []
+        ids = torch.cat([batch.input_ids for batch in passes])
+        taken = [self._shared.part(ids) if self._shared else ids] if first.is_first else []
         target = torch.cat([batch.labels for batch in passes]) if last.is_last else None
-        self.schedule.step(*taken, target=target, losses=losses, return_outputs=False)
+        with self._around_loss():
+            self.schedule.step(*taken, target=target, losses=losses, return_outputs=False)
         self._average()
         return self._of_whole_replica(losses)
 
@@ -86,7 +98,7 @@ class Pipelined:
         return kind(of_rank, self._plan.batch.accumulation, loss_fn=self._share_of_loss, scale_grads=False, **options)
 
     def _wrapped(self, stage: Stage) -> PipelineStage:
-        taken, given = stage.examples(self._plan.batch.micro, self._plan.config.data.seq_len)
+        taken, given = stage.examples(self._plan.batch.micro)
         return PipelineStage(
             stage, stage.index, stage.count, self._device, input_args=taken, output_args=given, group=self.ranks
         )
@@ -101,11 +113,10 @@ class Pipelined:
 
     def _average(self) -> None:
         # DDP cannot do this: a schedule that splits backward passes does not run the hooks in which DDP reduces.
-        if self._plan.dims.dp > 1:
-            sent = [
-                distributed.all_reduce(parameter.grad, group=self._replicas, async_op=True)
-                for parameter in self.trained
-            ]
+        dims = self._plan.dims
+        gradients = [settled(each) if dims.tp > 1 else each.grad for each in self.trained]
+        if dims.same_parameters > 1:
+            sent = [distributed.all_reduce(each, group=self._replicas, async_op=True) for each in gradients]
             for each in sent:
                 each.wait()
 
@@ -117,7 +128,17 @@ class Pipelined:
         )
         last = 0 if self._plan.dims.v_shaped else self._plan.dims.pp - 1
         distributed.broadcast(known, group=self.ranks, group_src=last)
-        return known
+        return self._shared.add_up(known) if self._shared else known
+
+
+def _holders(dims: ParallelDims) -> distributed.ProcessGroup:
+    """Return the group of this rank's pipeline, whose stages are each cut over neighboring ranks."""
+    pipelines: list[list[int]] = [[] for _ in range(dims.same_parameters)]
+    for rank in range(dims.world_size):
+        pipelines[rank // dims.tp % dims.same_parameters].append(rank)
+    own, _ = distributed.new_subgroups_by_enumeration(pipelines)
+    assert own is not None
+    return own
 
 
 class PipelinedTraining(TorchState):

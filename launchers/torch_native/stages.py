@@ -11,10 +11,15 @@ from typing import Any
 import torch
 from accelerate import init_empty_weights
 from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Shard
 from transformers import PreTrainedModel
 
+from llmexp.launchers.data.packing import targets_of_part
 from llmexp.launchers.models import assembly, building
 from llmexp.launchers.models.weights import weights_of
+from llmexp.launchers.torch_native.context_parallel import SharedSequences
+from llmexp.launchers.torch_native.tensor_parallel import materialize_parts
 from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.training_plan import TrainingPlan
 
@@ -28,16 +33,31 @@ class Elsewhere(nn.Module):
 
 
 class Stage(nn.Module):
-    """Stage `index` of a plan's model, seeded, on `device`, with the method's atoms."""
+    """Stage `index` of a plan's model, seeded, on `device`, with the method's atoms.
 
-    def __init__(self, plan: TrainingPlan, index: int, device: torch.device) -> None:
+    Its matrices are cut over `tensor`, and it has `shared`, a part of every sequence, where the plan says so.
+    """
+
+    def __init__(
+        self,
+        plan: TrainingPlan,
+        index: int,
+        device: torch.device,
+        tensor: DeviceMesh,
+        shared: SharedSequences | None = None,
+    ) -> None:
         super().__init__()
         dims, method = plan.dims, assembly.method_of(plan)
         self.index, self.count = index, dims.pp * dims.virtual_stages
+        self._dims, self._tensor, self._shared = dims, tensor, shared
+        self._seq_len = plan.config.data.seq_len
         with init_empty_weights(include_buffers=False):
             whole = assembly.unseeded_model(plan, device)
         source = weights_of(plan.config)(whole)
         self._cut(whole)
+        if dims.tp > 1:
+            self.model = materialize_parts(whole, source, plan, tensor, device)
+            return
         self.model = building.materialize(whole, source, device, method.techniques.quantization)
         assembly.with_atoms(self.model, plan)
         assembly.compile_atom(self.model, method)
@@ -53,34 +73,42 @@ class Stage(nn.Module):
         return self.index == self.count - 1
 
     def forward(self, received: torch.Tensor) -> torch.Tensor:
-        """Compute hidden states, or the last stage's logits [micro, seq_len, vocab_size].
+        """Compute hidden states, or the last stage's logits [micro, seq_len, vocab_size], or this rank's part of them.
 
         `received` is ids [micro, seq_len] on the first stage, else hidden states [micro, seq_len, hidden_size].
         """
-        taken = {"input_ids" if self.is_first else "inputs_embeds": received}
-        given: torch.Tensor = self.model.lm_head(self.model.model(**taken).last_hidden_state)
-        return given
+        taken = {"input_ids": received} if self.is_first else {"inputs_embeds": self._whole(received)}
+        if self._shared:
+            positions = torch.arange(self._seq_len, device=received.device)
+            taken["position_ids"] = self._shared.part(positions.unsqueeze(0))
+        given = self.model.lm_head(self.model.model(**taken).last_hidden_state)
+        return given.to_local() if isinstance(given, DTensor) else given
 
     def loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Compute the model's own loss for a pass through the last stage."""
-        loss: torch.Tensor = self.model.loss_function(
-            logits=logits, labels=labels, vocab_size=self.model.config.vocab_size
-        )
-        return loss
+        """Compute the model's own loss for a pass through the last stage, or this rank's share of it."""
+        targets = targets_of_part(labels, self._shared.part) if self._shared else {"labels": labels}
+        if self._dims.tp > 1:
+            logits = DTensor.from_local(logits, self._tensor, [Shard(-1)], run_check=False)
+        loss = self.model.loss_function(logits=logits, vocab_size=self.model.config.vocab_size, **targets)
+        return loss.to_local() if isinstance(loss, DTensor) else loss
 
-    def examples(self, micro: int, seq_len: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def examples(self, micro: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return an example of the input and one of the output, without memory; torch takes their shapes from it."""
-        config = self.model.config
+        config, positions = self.model.config, self._seq_len // self._dims.cp
 
-        def floating(size: int) -> torch.Tensor:
-            return torch.empty(micro, seq_len, size, dtype=config.dtype, device="meta", requires_grad=True)
+        def floating(*sizes: int) -> torch.Tensor:
+            return torch.empty(micro, *sizes, dtype=config.dtype, device="meta", requires_grad=True)
 
-        taken = (
-            torch.empty(micro, seq_len, dtype=torch.int64, device="meta")
-            if self.is_first
-            else floating(config.hidden_size)
-        )
-        return taken, floating(config.vocab_size if self.is_last else config.hidden_size)
+        between = floating(positions // (self._dims.tp if self._dims.sequence else 1), config.hidden_size)
+        ids = torch.empty(micro, positions, dtype=torch.int64, device="meta")
+        logits = floating(positions, config.vocab_size // self._dims.tp)
+        return ids if self.is_first else between, logits if self.is_last else between
+
+    def _whole(self, received: torch.Tensor) -> torch.Tensor:
+        """Return hidden states that have their whole length, from which transformers takes positions and masks."""
+        if not self._dims.sequence:
+            return received
+        return DTensor.from_local(received, self._tensor, [Shard(1)], run_check=False)
 
     def _cut(self, whole: PreTrainedModel) -> None:
         decoder = whole.model

@@ -5,6 +5,7 @@ The head's logits stay cut, and so does the loss that is made of them.
 
 from __future__ import annotations
 
+from fnmatch import fnmatch
 from typing import Any
 
 import torch
@@ -39,18 +40,12 @@ class TensorParallel:
     def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
         dims = plan.dims
         self._plan = plan
-        mesh = init_device_mesh(device.type, (dims.dp, dims.tp), mesh_dim_names=(REPLICA, TENSOR))
+        mesh = init_device_mesh(device.type, (dims.same_parameters, dims.tp), mesh_dim_names=(REPLICA, TENSOR))
         self._replicas, self._ranks = mesh.get_group(REPLICA), mesh.get_group(TENSOR)
         with init_empty_weights(include_buffers=False):
             model = assembly.unseeded_model(plan, device)
         self.model_class = assembly.class_name(model)
-        source = weights_of(plan.config)(model)
-        self.module = assembly.with_atoms(model, plan)
-        cut_matrices(self.module, mesh[TENSOR], along_sequence=dims.sequence)
-        buffers = building.ExactBuffers(self.module)
-        self.module.to_empty(device=device)
-        buffers.restore(device)
-        fill_parts(self.module, source, torch_dtype(plan.config.precision.parameters), device)
+        self.module = materialize_parts(model, weights_of(plan.config)(model), plan, mesh[TENSOR], device)
         self.model = self.module
         self.optimizer = optimizer(plan, assembly.trained_groups(plan, self.module))
 
@@ -59,10 +54,10 @@ class TensorParallel:
 
     def average(self) -> None:
         """Give every rank the gradients of its parts, averaged over the replicas."""
-        gradients = [_settled(parameter) for parameter in assembly.trained(self.module)]
-        if self._plan.dims.dp == 1:
+        gradients = [settled(parameter) for parameter in assembly.trained(self.module)]
+        if self._plan.dims.same_parameters == 1:
             return
-        torch._foreach_div_(gradients, self._plan.dims.dp)
+        torch._foreach_div_(gradients, self._plan.dims.same_parameters)
         sent = [distributed.all_reduce(each, group=self._replicas, async_op=True) for each in gradients]
         for each in sent:
             each.wait()
@@ -88,12 +83,34 @@ class TensorParallel:
         return torch_dtype(self._plan.config.precision.gradients)
 
 
-def cut_matrices(model: PreTrainedModel, ranks: DeviceMesh, *, along_sequence: bool) -> None:
-    """Cut a Llama's matrices, embedding and head over the ranks, on whatever device they are.
+def materialize_parts(
+    model: PreTrainedModel, source: WeightSource, plan: TrainingPlan, ranks: DeviceMesh, device: torch.device
+) -> Any:
+    """Return a model of the meta device with the method's atoms, of which this rank holds its parts, with values."""
+    module = assembly.with_atoms(model, plan)
+    cut_matrices(module, ranks, along_sequence=plan.dims.sequence)
+    buffers = building.ExactBuffers(module)
+    module.to_empty(device=device)
+    buffers.restore(device)
+    fill_parts(module, source, torch_dtype(plan.config.precision.parameters), device)
+    return module
 
-    Norms stay whole. What lies between the matrices is whole too, or cut along the sequence.
+
+def cut_matrices(model: PreTrainedModel, ranks: DeviceMesh, *, along_sequence: bool) -> None:
+    """Cut the matrices, embedding and head that a Llama or a stage of it has, on whatever device they are.
+
+    Norms stay whole. What lies between the matrices is whole too, or cut along the sequence; stages take and give it.
     """
-    parallelize_module(model, ranks, _styles(along_sequence))
+    held = [name for name, module in model.named_modules() if next(module.parameters(), None) is not None]
+    styles = _styles(along_sequence)
+    if along_sequence:
+        # The embedding's output is whole, as transformers takes positions and masks from its length.
+        entered = Replicate() if "model.embed_tokens" in held else Shard(1)
+        styles[next(name for name in held if fnmatch(name, "model.layers.*"))] = PrepareModuleInput(
+            input_layouts=(entered,), desired_input_layouts=(Shard(1),), use_local_output=True
+        )
+    found = {name: style for name in held for pattern, style in styles.items() if fnmatch(name, pattern)}
+    parallelize_module(model, ranks, found)
 
 
 def _styles(along_sequence: bool) -> dict[str, ParallelStyle]:
@@ -114,11 +131,6 @@ def _styles(along_sequence: bool) -> dict[str, ParallelStyle]:
         "model.embed_tokens": ColwiseParallel(output_layouts=whole),
         "lm_head": ColwiseParallel(input_layouts=between, output_layouts=Shard(-1), use_local_output=False),
     }
-    if along_sequence:
-        # The embedding's output is whole, as transformers takes positions and masks from its length.
-        styles["model.layers.0"] = PrepareModuleInput(
-            input_layouts=(whole,), desired_input_layouts=(between,), use_local_output=True
-        )
     return (
         styles
         | {name: ColwiseParallel() for name in into}
@@ -149,7 +161,7 @@ def fill_parts(module: nn.Module, source: WeightSource, dtype: torch.dtype, devi
         part.to_local().detach().copy_(everywhere.redistribute(placements=part.placements).to_local())
 
 
-def _settled(parameter: Any) -> torch.Tensor:
+def settled(parameter: Any) -> torch.Tensor:
     """Return this rank's gradient, after a sum over ranks where each has that of some positions alone."""
     if parameter.grad.placements != parameter.placements:
         parameter.grad = parameter.grad.redistribute(placements=parameter.placements)

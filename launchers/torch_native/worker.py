@@ -52,9 +52,8 @@ class TorchTraining(TorchState):
         inputs = self._shared.inputs(batch) if self._shared else model_inputs(batch)
         with self._around_forward, self._around_loss():
             loss: torch.Tensor = self.layout.model(**inputs).loss
-        if isinstance(loss, DTensor):
-            return loss.to_local()
-        return self._shared.loss_of_replica(loss) if self._shared else loss
+        own = loss.to_local() if isinstance(loss, DTensor) else loss
+        return self._shared.loss_of_replica(own) if self._shared else own
 
     def backward(self, loss: torch.Tensor) -> None:
         """Compute the gradients of one pass, averaged over passes.

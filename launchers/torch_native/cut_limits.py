@@ -1,0 +1,68 @@
+"""The limits of tensor and context parallelism with engine=torch, as the reason of a skip."""
+
+from __future__ import annotations
+
+from llmexp.method import Method, Techniques
+from llmexp.schema import SizedModel
+from llmexp.training.config import TrainingConfig
+from llmexp.training.limits import compiled_limit
+from llmexp.training.plan.dims import ParallelDims
+
+ARCHITECTURES = {"tp": ("llama",), "cp": ("llama", "qwen3", "mixtral")}
+METHODS = {"tp": ("F", "R", "RS", "Z2", "Z3"), "cp": ("F", "R", "RS", "Z1", "Z2", "Z3", "O", "L")}
+
+
+def uncut(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+    """Say what parallelism.tp or parallelism.cp has not been shown to work with; None where it has, or at 1."""
+    for name in METHODS:
+        if dims.degrees[name] == 1:
+            continue
+        own = _matrices(config, dims) if name == "tp" else _sequences(techniques, dims)
+        why = _beyond(config, name) | own | untried(config)
+        if reason := next((reason for reason, holds in why.items() if holds), None):
+            return (
+                compiled_limit(techniques, dims)
+                or f"engine=torch with parallelism.{name}={dims.degrees[name]}: {reason}"
+            )
+    return None
+
+
+def _beyond(config: TrainingConfig, degree: str) -> dict[str, bool]:
+    """Return the reasons that the model and the method give, and whether each holds."""
+    model, architectures, methods = config.model, ARCHITECTURES[degree], METHODS[degree]
+    known = isinstance(model, SizedModel) and not model.target and model.architecture in architectures
+    atoms = [atom.code for atom in Method.parse(config.method, config.task.name).atoms]
+    beyond = [code for code in atoms if code not in methods]
+    takes = f"it takes models of architecture {', '.join(architectures)}, not model={model.name} ({model.architecture})"
+    return {takes: not known, f"it goes with {', '.join(methods)}, not with {', '.join(beyond)}": bool(beyond)}
+
+
+def _matrices(config: TrainingConfig, dims: ParallelDims) -> dict[str, bool]:
+    hidden, tied = getattr(config.model, "hidden_size", 0), getattr(config.model, "tie_embeddings", False)
+    return {
+        "it cuts the embedding by columns and the head by rows: set model.tie_embeddings=false": tied,
+        f"it does not divide model.hidden_size={hidden}": bool(hidden % dims.tp),
+    }
+
+
+def _sequences(techniques: Techniques, dims: ParallelDims) -> dict[str, bool]:
+    saved = "RS has nothing to save, as a ring keeps no scores: leave RS out, or set parallelism.cp_kind=ulysses"
+    return {saved: techniques.attention_recomputation and dims.cp_kind == "ring"}
+
+
+def untried(config: TrainingConfig) -> dict[str, bool]:
+    """Return what cut matrices, sequences and experts have not been tried with, and whether it is asked for."""
+    optimizer = config.optimizer
+    asked = {
+        f"precision.linears={config.precision.linears}": config.precision.linears is not None,
+        "precision.parameters=fp16": config.precision.parameters == "fp16",
+        "kernels.liger=true": config.kernels.liger,
+        "memory.activation_offload=true": config.memory.activation_offload,
+        "data.seq_len_schedule": bool(config.data.seq_len_schedule),
+        "data.pack=true with data=instructions": config.data.isolates,
+    }
+    return {
+        f"it has been tried with optimizer=adamw and sgd, not with {optimizer.name}": (
+            optimizer.targets not in ((), ("torch.optim.SGD",))
+        )
+    } | {f"it has not been tried with {key}: leave that out": is_asked for key, is_asked in asked.items()}
