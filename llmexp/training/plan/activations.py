@@ -145,7 +145,7 @@ class Formula:
             return self.tokens * (self._norm() + self.residual * self.element), 0.0
         if self.config.kernels.chunked_loss:
             return self.chunked_head()
-        kept = self._norm() + self.residual * self.element * trains
+        kept = self._norm() + self._gathered * self.element * trains
         return self.tokens * kept + KEPT_LOSS_COPIES * logits, (LOSS_COPIES - KEPT_LOSS_COPIES) * logits
 
     def chunked_head(self) -> tuple[float, float]:
@@ -155,6 +155,17 @@ class Formula:
         # A chunk's logits, their copy in fp32 where they have another dtype, and its log-softmax; the head's input too.
         copies = FP32 * (1 + (self.element != FP32)) + self.element
         return kept, min(LOSS_ROWS, self.tokens) * self.shape.vocab_size * copies + self.tokens * hidden
+
+    def between_stages(self) -> float:
+        """Return the bytes of torch's buffers for what a stage receives in each pass, and of what it gave in flight.
+
+        Megatron has a buffer at a time, and frees what it has sent.
+        """
+        if self.dims.pp == 1 or self.config.engine.name == MEGATRON:
+            return 0.0
+        passes = self.config.batch.accumulation
+        a_stage = self.residual * self.element * self.tokens * (passes + passes_in_flight(self.dims, passes))
+        return a_stage * self.dims.virtual_stages
 
     def mask(self) -> float:
         """Return the bytes of the causal mask, which all layers share, where they keep it to attend again."""
@@ -174,7 +185,7 @@ class Formula:
         keys = self.shape.num_kv_heads * self.shape.head_dim / self.matrix_parts
         # The unfused products read keys and values that are repeated for every query head of their group.
         operands = queries + 2 * (keys if self._fused or self.techniques.attention_recomputation else queries)
-        into = self.residual * self.feeds_trained("q_proj", "k_proj", "v_proj")
+        into = self._gathered * self.feeds_trained("q_proj", "k_proj", "v_proj")
         out = queries * (self._fused or self.feeds_trained("o_proj"))
         if self._fuses_as_megatron:
             # Values stay a view of one product with queries and keys, and turned queries and keys keep their angles.
@@ -185,7 +196,7 @@ class Formula:
     def _mlp(self) -> float:
         """Return the gated MLP's bytes a token, or those of the experts that the token is sent to."""
         wide = self.shape.intermediate_size / self.matrix_parts
-        into = self.residual * self.feeds_trained("gate_proj", "up_proj")
+        into = self._gathered * self.feeds_trained("gate_proj", "up_proj")
         sent = self._experts_of_token()
         if self.shape.num_experts and self._fuses_as_megatron:
             # Each expert gets a copy of its tokens, and weighs what its last matrix takes.
@@ -221,6 +232,11 @@ class Formula:
         return self.shape.experts_per_token or 1
 
     @property
+    def _gathered(self) -> float:
+        """Return the elements of a token that a matrix reads; Megatron keeps this rank's, and gathers them again."""
+        return self.residual if self.config.engine.name == MEGATRON else self.shape.hidden_size
+
+    @property
     def _fused_kernels(self) -> bool:
         """Tell whether norms and gated MLPs are single kernels, which keep their inputs."""
         return self.config.kernels.liger or self.techniques.compilation or self._fuses_as_megatron
@@ -245,14 +261,16 @@ def activations(
     for share in shares_of(techniques):
         layer = share.layer(layer, formula)
     head += formula.mask()
+    between = formula.between_stages()
     layers = layers_in_flight(shape.num_layers, dims, config.batch.accumulation)
     last = layer.kept + layer.again + layer.passing
     if config.memory.activation_offload:
         at_once = max(head + of_loss, (layer.again or layer.kept) + layer.passing)
-        made = Activations(0, round(at_once), round(layers * layer.kept + head), round(last))
+        made = Activations(round(between), round(at_once), round(layers * layer.kept + head), round(last + between))
     else:
         backward = max(head + of_loss, layer.again + layer.passing)
-        made = Activations(round(layers * layer.kept + head), round(max(0.0, backward - head)), last=round(last))
+        kept = round(layers * layer.kept + head + between)
+        made = Activations(kept, round(max(0.0, backward - head)), last=round(last + between))
     for share in shares_of(techniques):
         made = share.activations(made, formula)
     return made

@@ -58,6 +58,7 @@ LONGER = "data.seq_len=4096"
 RING, ULYSSES = (f"parallelism.cp=2 parallelism.cp_kind={kind}" for kind in ("ring", "ulysses"))
 # Every rank's experts get as many tokens as it has, which the host waits for in each layer.
 MOE = "model=mixtral model.num_experts=8 parallelism.ep=8"
+FOUR = "parallelism.tp=2 parallelism.pp=2 parallelism.sequence=true batch.accumulation=4"
 IN_BACKGROUND = f"{MIXED} +engine.options.zero_optimization.overlap_comm=true"
 # By engine, ranks, method and words: how often the host waits for the device in a step.
 RUNS = {
@@ -85,6 +86,9 @@ RUNS = {
     ("torch", 8, "F", f"{PURE} {MOE}"): LAYERS,
     ("torch", 8, "F+R+Z3", f"{MIXED} {MOE}"): 2 * LAYERS,
     ("torch", 8, "F+Z2", f"{MIXED} {MOE} parallelism.ep=4"): LAYERS,
+    # The first of two stages, with the embedding: it has two passes in flight.
+    ("torch", 2, "F+R", f"{MIXED} {FOUR} {RING} {LONGER}"): 0,
+    ("torch", 2, "F", f"{MIXED} {FOUR} {RING} {LONGER}"): 0,
     ("deepspeed", 1, "Naive", PURE): 0,
     # It reads from each gradient whether it is finite, and then two norms and a flag.
     ("deepspeed", 1, "F", MIXED): TENSORS + 3,
@@ -147,7 +151,8 @@ def test_a_step_runs_on_the_device_by_the_kernel_of_its_method(observed: Callabl
     found, atoms = observed(name_of(run)), run[2].split("+")
     assert found["loss"] == "cuda:0"
     again = "R" in atoms and "keep" not in run[3]
-    times = LAYERS * (1 + again) * ("F" in atoms) * plan(*run).batch.accumulation
+    made = plan(*run)
+    times = LAYERS // made.dims.pp * (1 + again) * ("F" in atoms) * made.batch.accumulation
     kernel = "flash" if run[3] == FA2 or RING in run[3] else "cudnn"
     times *= 2 if RING in run[3] else 1  # a block for each rank of a sequence
     assert found["operators"].get(f"aten::_scaled_dot_product_{kernel}_attention", 0) == times
