@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from cut_training import Layouts
+from cut_training import Layouts, compare_saved
 from planning import Measurement
 
 pytestmark = pytest.mark.ranks
@@ -96,3 +96,9 @@ def test_bf16_follows_the_curve_of_fp32(observed: Measurement, name: str) -> Non
 @pytest.mark.parametrize("name", LAYOUTS.every)
 def test_every_rank_holds_what_is_planned(observed: Measurement, name: str) -> None:
     LAYOUTS.compare_state(observed, name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [f"{TP_CP} parallelism.dp=1", f"{TP_CP} parallelism.dp=1 {SEQUENCE} method=Z3"])
+def test_transformers_loads_the_whole_model_that_was_saved(observe: Callable[..., Measurement], words: str) -> None:
+    compare_saved(observe, words)
