@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from llmexp.dtypes import bytes_of
-from llmexp.inputs.shape import RankPart, shape_of
 from llmexp.launch.commands import ranks_of
 from llmexp.launchers.torch_native.cut_limits import uncut
 from llmexp.launchers.torch_native.expert_limits import unshared_experts
@@ -21,6 +20,7 @@ from llmexp.training.limits import adapter_limit, flash_without_bf16, packing_li
 from llmexp.training.optimizer_limits import misdeclared_moments, sharding_limit
 from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.float8 import float8_options
+from llmexp.training.plan.gathered_units import GatheredUnits, Units
 from llmexp.training.plan.memory import Gathered, StatePlacement, Storage
 from llmexp.training.plan.moments import moment_bytes
 
@@ -91,15 +91,22 @@ class TorchEngine(TrainingEngine):
         size, on_host = bytes_of(config.precision.master), techniques.offload_optimizer
         moments = moment_bytes(config, techniques) or 0
         reshards = config.engine.options.get("fully_shard", {}).get("reshard_after_forward", techniques.zero_stage == 3)
+        gathered = self._gathered_units(config, 0.0 if on_host else size)
         return Storage(
             parameters=StatePlacement(size, True, on_host),
             gradients=StatePlacement(size, True, on_host),
             optimizer=StatePlacement(moments, True, on_host),
             gathered=Gathered(bytes_of(config.precision.parameters), reshards is False, config.batch.accumulation > 1),
             gradients_stay=config.batch.accumulation > 1,
-            buffers=_units_at_a_time(config),
-            update_buffers=_units_at_a_time(config) + _root(config) * (config.batch.accumulation == 1),
+            buffers=gathered.in_passes,
+            update_buffers=gathered.at_end + gathered.rest * (config.batch.accumulation == 1),
         )
+
+    def _gathered_units(self, config: TrainingConfig, reduced: float) -> GatheredUnits:
+        """Return what is gathered; reduced gradients are there before backward where a step has several passes."""
+        dims, precision = ParallelDims.of(config, self.schedules, self.cp_chunks), config.precision
+        sizes = bytes_of(precision.parameters), bytes_of(precision.gradients)
+        return GatheredUnits(Units.of(config), *sizes, reduced / dims.sharers * (config.batch.accumulation == 1))
 
     def _has_buckets(self, config: TrainingConfig) -> bool:
         """Tell whether gradients are views of DDP's buckets, which are never freed."""
@@ -152,23 +159,6 @@ def _in_ddp(dims: ParallelDims) -> bool:
 
 def _shards(techniques: Techniques) -> bool:
     return techniques.zero_stage >= 2
-
-
-def _units_at_a_time(config: TrainingConfig) -> float:
-    """Return the bytes of FSDP2's buffers: two gathered layers, the next one prefetched, and the gradients of both."""
-    shape, size = shape_of(config.model), bytes_of
-    if shape is None:
-        return 0.0
-    part = RankPart(config.parallelism.tp, ep=config.parallelism.ep)
-    a_layer = (shape.parameters_of_rank(part) - shape.ends_of_rank(part)) / shape.num_layers
-    return 2 * a_layer * (size(config.precision.parameters) + size(config.precision.gradients))
-
-
-def _root(config: TrainingConfig) -> float:
-    """Return the bytes of the parameters outside of layers, which stay gathered to the end of backward."""
-    shape = shape_of(config.model)
-    ends = shape.ends_of_rank(RankPart(config.parallelism.tp)) if shape else 0
-    return float(ends * bytes_of(config.precision.parameters))
 
 
 def _unshared(techniques: Techniques, dims: ParallelDims) -> str | None:

@@ -32,7 +32,32 @@ class _Answers(TorchDispatchMode):
         if func is torch.ops.aten._local_scalar_dense.default and isinstance(args[0], FakeTensor):
             kind = args[0].dtype
             return 0.0 if kind.is_floating_point else 0 if kind in (torch.bool, torch.uint8) else 1
-        return func(*args, **(kwargs or {}))
+        added = adds_in_place(func, args)
+        return func(*args, **(kwargs or {})) if added is None else added
+
+
+def adds_in_place(func: Callable[..., Any], args: Sequence[Any]) -> torch.Tensor | None:
+    """Return the sum of two gradients of one tensor in the first one's memory; None for any other operator.
+
+    Autograd adds so (torch/csrc/autograd/input_buffer.cpp), but not while operators are dispatched to Python.
+    """
+    if func is not torch.ops.aten.add.Tensor or torch._C._current_graph_task_id() == -1 or torch.is_grad_enabled():
+        return None
+    first, second = args
+    alike = isinstance(second, FakeTensor) and first.shape == second.shape and first.dtype == second.dtype
+    return first if alike and _autograd_asks() else None
+
+
+def _autograd_asks() -> bool:
+    """Tell whether no function in Python asks, such as the backward of one."""
+    frame = sys._getframe(1)
+    while frame.f_back and frame.f_code.co_name != "_engine_run_backward" and _dispatches(frame.f_globals["__name__"]):
+        frame = frame.f_back
+    return _dispatches(frame.f_globals["__name__"])
+
+
+def _dispatches(module: str) -> bool:
+    return module.split(".")[0] in ("torch", "living", "pretended") or module.startswith("llmexp.launchers.tracing.")
 
 
 @contextmanager
@@ -66,7 +91,7 @@ def with_content(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def apply(module: nn.Module, change: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> nn.Module:
-    """Change a module's tensors as torch does it where tensors cannot be swapped."""
+    """Change a module's tensors as torch does it where tensors cannot be swapped; tied ones stay tied."""
     for child in module.children():
         child._apply(change)
     for name, parameter in module._parameters.items():
@@ -74,7 +99,8 @@ def apply(module: nn.Module, change: Callable[[torch.Tensor], torch.Tensor], rec
             with torch.no_grad():
                 new = change(parameter)
             if (new.device, new.dtype) != (parameter.device, parameter.dtype):
-                module._parameters[name] = nn.Parameter(new, requires_grad=parameter.requires_grad)
+                tied = vars(parameter).setdefault("changed", nn.Parameter(new, requires_grad=parameter.requires_grad))
+                module._parameters[name] = tied
     for name, buffer in module._buffers.items():
         module._buffers[name] = None if buffer is None else change(buffer)
     return module

@@ -34,6 +34,13 @@ class Layer:
         """All parameters."""
         return sum(part.parameters for part in self.parts) + self.norm_gains
 
+    def parameters_of_rank(self, part: RankPart) -> int:
+        """Return the parameters of a rank that has its share of the experts, and all else."""
+        experts = self.feed_forward
+        if not isinstance(experts, Experts):
+            return self.parameters
+        return self.parameters - (experts.count - experts.count // part.ep) * experts.expert.parameters
+
     @property
     def idle_parameters(self) -> int:
         """The parameters of experts that a token is not sent to."""

@@ -70,7 +70,7 @@ def unknown_activations(
     made: Architecture, config: TrainingConfig, techniques: Techniques, dims: ParallelDims
 ) -> str | None:
     """Say what makes a run's activations unknown; None where `family_activations` counts them."""
-    other = any(isinstance(layer.mixer, mixers.LatentAttention) or _sinks(layer.mixer) for layer in made.kinds)
+    other = any(_sinks(layer.mixer) for layer in made.kinds)
     reasons = {
         "these layers (--trace-memory counts them)": made.family not in FAMILIES,
         "these layers with F": other and techniques.flash_attention,
@@ -219,8 +219,13 @@ class FamilyFormula:
         ranks = [rank for rank in (mixer.query_rank, mixer.kv_rank) if rank]
         norms = sum(self._norm(rank) for rank in ranks)
         operands = 2 * mixer.heads * (mixer.plain_dim + mixer.rotary_dim + mixer.value_dim)
-        operands += self._of_view(mixer.heads * mixer.plain_dim)
-        return norms + (mixer.hidden + sum(ranks) + operands) * self.element + self._attended(mixer)
+        operands += mixer.hidden + sum(ranks)
+        if not self.techniques.flash_attention:
+            operands += self._of_view(mixer.heads * mixer.plain_dim)
+            return norms + operands * self.element + self._attended(mixer)
+        # Values stay a view of one product with a part of the keys, and the result's layout is copied.
+        operands += mixer.heads * (mixer.plain_dim + mixer.value_dim)
+        return norms + operands * self.element + mixer.heads * FP32
 
     def _of_view(self, besides: int) -> int:
         """Return what stays besides values that are a view of one product: those of several sequences are copied."""

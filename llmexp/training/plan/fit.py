@@ -33,7 +33,8 @@ def fit_of(plan: TrainingPlan, micro: int) -> Fit | None:
     backward = plan.memory.parts_at_backward(with_host=one_memory) | {"activations": active}
     ending = plan.memory.parts_after_backward(with_host=one_memory) | {"activations": computing.last}
     certain = plan.memory.parts_at_update(with_host=one_memory)
-    update = certain | {"buffers": plan.memory.update_buffers}
+    passing = {"gathered": plan.memory.gathered_beside_gradients, "buffers": plan.memory.update_buffers}
+    update = certain | passing
     fullest = max(backward, ending, update, key=lambda parts: sum(parts.values()))
     state, need = sum(certain.values()), sum(fullest.values())
     wasted = max(0, sum(backward.values()) + round(WASTE * computing.peak) - need)

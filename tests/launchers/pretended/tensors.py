@@ -17,7 +17,7 @@ from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from llmexp.launchers.tracing.fakes import apply, empty_weights, with_content
+from llmexp.launchers.tracing.fakes import adds_in_place, apply, empty_weights, with_content
 from pretended.answers import waited
 
 OPERATORS: Counter[str] = Counter()
@@ -44,7 +44,8 @@ class Answering(TorchDispatchMode):
             # A fake tensor keeps a small content that it was made of, and operators would compute with it.
             if isinstance(tensor, FakeTensor) and (on_device or name == "aten::_to_copy"):
                 tensor.constant = None
-        return func(*args, **kwargs)
+        added = adds_in_place(func, args)
+        return func(*args, **kwargs) if added is None else added
 
 
 def _number(tensor: torch.Tensor) -> float:

@@ -208,6 +208,8 @@ def test_experts_that_get_no_token_have_gradients_of_zero(alone: None, implement
     model = MixtralForCausalLM(config)
     share_experts(model, init_device_mesh("cpu", (1,)))
     (experts,) = experts_of(model)
+    for parameter in experts.parameters():
+        local(parameter).normal_()
     hidden, weights = (torch.zeros(0, width, requires_grad=True) for width in (64, 2))
     results = experts(hidden, torch.zeros(0, 2, dtype=torch.long), weights)
     results.sum().backward()
