@@ -17,6 +17,7 @@ from deepspeed.runtime.utils import clip_grad_norm_
 from deepspeed.utils import set_z3_leaf_modules
 from torch import nn
 from transformers import PreTrainedModel
+from transformers.initialization import no_init_weights as unfilled
 
 from llmexp.launchers.deepspeed.ops import use_built_ops, use_fp16
 from llmexp.launchers.deepspeed.sequence import CutSequences, WholeSequences
@@ -158,8 +159,10 @@ class DeepSpeedTraining:
         # whole matrices, so deepspeed.initialize partitions them later.
         if self._techniques.zero_stage == 3 and not self._techniques.quantization:
             # On CPU (0.19.8) zero.Init ignores its dtype argument, but not the bf16 section or its absence.
-            with deepspeed.zero.Init(config_dict_or_path=self._files.in_config(self._plan.engine_config)):
+            # Weights are filled below, and transformers would set the padding's row of an embedding that is elsewhere.
+            with deepspeed.zero.Init(config_dict_or_path=self._files.in_config(self._plan.engine_config)), unfilled():
                 model = assembly.unseeded_model(self._plan, self._device)
+            model.tie_weights()
             with init_empty_weights(include_buffers=False):
                 building.take_buffers(model, assembly.unseeded_model(self._plan, self._device))
             self._fill_partitioned(model)
