@@ -54,6 +54,8 @@ def adapter_limit(config: TrainingConfig, techniques: Techniques, dims: Parallel
         return "L, QL and P change a whole model, and parallelism.pp cuts it into stages"
     if techniques.adapter == "prompt" and (cut := dims.cutting("sequence")):
         return f"P lengthens every sequence, which {keys_of(cut)} has already split"
+    if techniques.adapter == "lora" and config.model.architecture == "mamba2":
+        return f"L adds to matrices of attention and MLPs, and model={config.model.name} has neither: leave L out"
     beyond = [name for name in config.adapter.targets if name not in ATTENTION]
     if techniques.adapter == "lora" and config.model.architecture == "mixtral" and beyond:
         return (
