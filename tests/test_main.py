@@ -105,6 +105,7 @@ def complete(line: str, folder: Path) -> list[str]:
 def test_bash_completes_groups_options_and_keys(tmp_path: Path):
     assert "model=" in complete("llmexp mod", tmp_path)
     assert complete("llmexp hardware=rtx", tmp_path) == [
+        "hardware=rtx2080ti",
         "hardware=rtx3090",
         "hardware=rtx3090_nvlink",
         "hardware=rtx4090",
