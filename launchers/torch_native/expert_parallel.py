@@ -11,25 +11,23 @@ from torch import Tensor, distributed, nn
 from torch.distributed import ProcessGroup
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
-from transformers import PreTrainedConfig
 
 from llmexp.launchers.models import assembly, building
 from llmexp.launchers.models.weights import weights_of
 from llmexp.launchers.torch_native.replicated import optimizer
 from llmexp.launchers.torch_native.shared_experts import EXPERT, share_experts
 from llmexp.launchers.torch_native.tensor_parallel import REPLICA, fill_parts
+from llmexp.launchers.torch_native.wrapped import WrappedModel
 from llmexp.measure.dtypes import torch_dtype
 from llmexp.training.plan.training_plan import TrainingPlan
 
 
-class ExpertParallel:
+class ExpertParallel(WrappedModel):
     """A rank's experts and all other parameters with their optimizer; gradients are averaged after backward."""
-
-    offloads = False
 
     def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
         dims = plan.dims
-        self._plan = plan
+        super().__init__(plan)
         sizes = (dims.same_experts, dims.ep)
         mesh = init_device_mesh(device.type, sizes, mesh_dim_names=(REPLICA, EXPERT))
         self._replicas, self._ranks = mesh.get_group(REPLICA), mesh.get_group(EXPERT)
@@ -73,21 +71,6 @@ class ExpertParallel:
     def copies_of_others(self) -> int:
         """How many of `holders` hold the same parameters that are no experts': all of them."""
         return self._plan.dims.ep
-
-    @property
-    def config(self) -> PreTrainedConfig:
-        """Return the whole model's configuration."""
-        return self.module.config
-
-    @property
-    def wrapper_class(self) -> str:
-        """The name of the model's own class, as nothing is around it."""
-        return assembly.class_name(self.model)
-
-    @property
-    def reduced_in(self) -> torch.dtype:
-        """The dtype of the gradients, which are added up without conversion."""
-        return torch_dtype(self._plan.config.precision.gradients)
 
 
 def _by_kind(parameters: Sequence[nn.Parameter]) -> tuple[list[nn.Parameter], list[nn.Parameter]]:

@@ -15,7 +15,6 @@ from torch import distributed, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import Shard
-from transformers import PreTrainedConfig
 
 from llmexp.errors import ConfigError
 from llmexp.launchers.models import assembly, building
@@ -23,6 +22,7 @@ from llmexp.launchers.models.compiled import decoder_layers
 from llmexp.launchers.models.weights import weights_of
 from llmexp.launchers.torch_native.shared_experts import EXPERT, experts_of, share_experts
 from llmexp.launchers.torch_native.tensor_parallel import REPLICA, TENSOR, cut_matrices, fill_parts
+from llmexp.launchers.torch_native.wrapped import WrappedModel
 from llmexp.launchers.training.optimizer_state import local
 from llmexp.measure.dtypes import torch_dtype
 from llmexp.training.plan.dims import ParallelDims
@@ -31,11 +31,11 @@ from llmexp.training.plan.training_plan import TrainingPlan
 SHARD = "shard"
 
 
-class FullySharded:
+class FullySharded(WrappedModel):
     """A model whose layers are gathered when they compute, with the optimizer of this rank's part."""
 
     def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
-        self._plan = plan
+        super().__init__(plan)
         self._options = plan.engine_config
         self.offloads = "cpu_offload" in self._options
         with init_empty_weights(include_buffers=False):
@@ -74,16 +74,6 @@ class FullySharded:
     def holders(self) -> distributed.ProcessGroup | None:
         """Return all ranks: those of a shard group hold different parts of every parameter."""
         return distributed.group.WORLD
-
-    @property
-    def config(self) -> PreTrainedConfig:
-        """Return the whole model's configuration."""
-        return self.module.config
-
-    @property
-    def wrapper_class(self) -> str:
-        """The name of the class that fully_shard has made of the model's."""
-        return assembly.class_name(self.model)
 
     @property
     def reduced_in(self) -> torch.dtype:

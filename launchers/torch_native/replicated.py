@@ -14,23 +14,21 @@ import torch
 from torch import distributed, nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
-from transformers import PreTrainedConfig
 
 from llmexp.launchers.models import assembly
 from llmexp.launchers.models.accumulating import FusedAccumulation
+from llmexp.launchers.torch_native.wrapped import WrappedModel
 from llmexp.launchers.training.optimizer_state import local
 from llmexp.measure.dtypes import torch_dtype
 from llmexp.record.what_ran import WhatRan
 from llmexp.training.plan.training_plan import TrainingPlan
 
 
-class Replicated:
+class Replicated(WrappedModel):
     """A model, in DDP where there are several ranks, and its optimizer."""
 
-    offloads = False
-
     def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
-        self._plan = plan
+        super().__init__(plan)
         model = assembly.seeded_model(plan, device)
         self.model_class = assembly.class_name(model)
         self.module = assembly.with_atoms(model, plan)
@@ -59,21 +57,6 @@ class Replicated:
     def holders(self) -> None:
         """Return None: each rank holds all parameters and their averaged gradients."""
         return None
-
-    @property
-    def config(self) -> PreTrainedConfig:
-        """Return the whole model's configuration."""
-        return self.module.config
-
-    @property
-    def wrapper_class(self) -> str:
-        """The name of DDP's class, or of the model's own without DDP."""
-        return assembly.class_name(self.model)
-
-    @property
-    def reduced_in(self) -> torch.dtype:
-        """The dtype of the gradients, which is that of DDP's buckets."""
-        return torch_dtype(self._plan.config.precision.gradients)
 
     def _wrapped(self, device: torch.device) -> nn.Module:
         options = self._plan.engine_config.get("distributed_data_parallel")

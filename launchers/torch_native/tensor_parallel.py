@@ -21,25 +21,24 @@ from torch.distributed.tensor.parallel import (
     SequenceParallel,
     parallelize_module,
 )
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedModel
 
 from llmexp.launchers.models import assembly, building
 from llmexp.launchers.models.weights import WeightSource, weights_of
 from llmexp.launchers.torch_native.replicated import optimizer
+from llmexp.launchers.torch_native.wrapped import WrappedModel
 from llmexp.measure.dtypes import torch_dtype
 from llmexp.training.plan.training_plan import TrainingPlan
 
 REPLICA, TENSOR = "replica", "tensor"
 
 
-class TensorParallel:
+class TensorParallel(WrappedModel):
     """A rank's part of every matrix with its optimizer; replicas average gradients after backward."""
-
-    offloads = False
 
     def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
         dims = plan.dims
-        self._plan = plan
+        super().__init__(plan)
         mesh = init_device_mesh(device.type, (dims.same_parameters, dims.tp), mesh_dim_names=(REPLICA, TENSOR))
         self._replicas, self._ranks = mesh.get_group(REPLICA), mesh.get_group(TENSOR)
         with init_empty_weights(include_buffers=False):
@@ -66,21 +65,6 @@ class TensorParallel:
     def holders(self) -> distributed.ProcessGroup:
         """Return the ranks of one replica, each of which holds a part of every matrix."""
         return self._ranks
-
-    @property
-    def config(self) -> PreTrainedConfig:
-        """Return the whole model's configuration."""
-        return self.module.config
-
-    @property
-    def wrapper_class(self) -> str:
-        """The name of the model's own class, as nothing is around it."""
-        return assembly.class_name(self.model)
-
-    @property
-    def reduced_in(self) -> torch.dtype:
-        """The dtype of the gradients, which are added up without conversion."""
-        return torch_dtype(self._plan.config.precision.gradients)
 
 
 def materialize_parts(

@@ -125,7 +125,7 @@ class FamilyFormula:
 
     @property
     def family(self) -> KeptByFamily:
-        """What the family's modules keep besides."""
+        """Return what the family's modules keep besides."""
         return FAMILIES[self.made.family]
 
     @property
