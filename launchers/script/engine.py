@@ -81,6 +81,10 @@ class ScriptEngine(TrainingEngine):
         The digest makes a changed program another run.
         """
         given = config.engine.options
+        if config.measure.duration_s:
+            raise ConfigError(
+                "measure.duration_s: a program of your own ends by itself: set measure.steps, and leave it out"
+            )
         surplus = next((key for key in given if key not in OPTIONS), None)
         if surplus:
             raise unknown("engine.options of engine=script", surplus, OPTIONS)

@@ -44,6 +44,8 @@ from llmexp.training.plan.training_plan import TrainingPlan
 SAVING_REPEAT = "repeat.0"
 # Two steps of a model of 7B take some megabytes a rank.
 TRACED_RANKS = 8
+# Where seconds say when training ends, a rank holds at most so many tokens of text, half a GiB, and reads them again.
+HELD_TOKENS = 2**26
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,11 @@ def measure_training(plan: TrainingPlan, rank: Rank, engine: RankEngine, device:
         state_bytes=watch.count.state,
         largest_update=watch.count.largest_update,
         gradient_norm=gradient_norm,
-        what_ran=window.what_ran | {"peak_phase": peaks.phase} | _what_ran(plan, sequences, probe, engine) | kept,
+        what_ran=window.what_ran
+        | {"peak_phase": peaks.phase}
+        | _read(plan, sequences, loop.taken)
+        | _what_ran(plan, sequences, probe, engine)
+        | kept,
         environment=rank_environment(device, rank.folder) if rank.index == 0 else {},
         energy=window.energy,
         gpu=window.gpu,
@@ -201,9 +207,12 @@ def _unrecorded(engine: RankEngine, device: torch.device) -> StepLoop:
 def _sequences(plan: TrainingPlan, vocab_size: int) -> Sequences:
     protocol = plan.config.measure
     steps = protocol.warmup_steps + protocol.steps + protocol.profile_steps
-    sequences = loader.load(plan.config.data, vocab_size, steps * plan.batch.global_, plan.config.seed)
+    number = HELD_TOKENS // plan.config.data.seq_len if protocol.duration_s else steps * plan.batch.global_
+    sequences = loader.load(plan.config.data, vocab_size, number, plan.config.seed)
     if plan.config.data.seq_len_schedule:
         sequences.length_of_step = LengthSchedule.of(plan.config).at
+    if protocol.duration_s:
+        return sequences.shuffled(len(sequences.ids), plan.config.seed)
     if protocol.tokens is None:
         return sequences
     # The budget sets the number, whatever the batch, so that runs of all batches read the sequences in one order.
@@ -211,7 +220,7 @@ def _sequences(plan: TrainingPlan, vocab_size: int) -> Sequences:
 
 
 def _what_ran(plan: TrainingPlan, sequences: Sequences, probe: KernelProbe, engine: RankEngine) -> dict[str, Any]:
-    """Say which kernels, data and weights were used, and what the engine says of itself."""
+    """Say which kernels and weights were used, and what the engine says of itself."""
     kernels: WhatRan = {
         "attention_kernel": probe.attention,
         "kernels": probe.costliest(),
@@ -222,15 +231,13 @@ def _what_ran(plan: TrainingPlan, sequences: Sequences, probe: KernelProbe, engi
 
         kernels |= float8_that_ran(plan, engine.module, probe.names)
     kernels |= scale_that_ran(engine)
-    return {**kernels} | _read(plan, sequences) | weights_that_ran(plan.config) | engine.what_ran()
+    return {**kernels} | weights_that_ran(plan.config) | engine.what_ran()
 
 
-def _read(plan: TrainingPlan, sequences: Sequences) -> dict[str, Any]:
-    """Say what was read.
+def _read(plan: TrainingPlan, sequences: Sequences, steps: int) -> dict[str, Any]:
+    """Say what so many steps read.
 
     data_passes is how often all existing sequences were read; it is 1 where there were enough for every step.
     """
-    protocol = plan.config.measure
-    wanted = (protocol.warmup_steps + protocol.steps) * plan.batch.global_
-    passes = round(max(1.0, wanted / len(sequences.ids)), 2)
+    passes = round(max(1.0, steps * plan.batch.global_ / len(sequences.ids)), 2)
     return {"data_passes": passes, "data_records": sequences.records} | sequences.what_was_read

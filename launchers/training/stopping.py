@@ -1,4 +1,4 @@
-"""The measured window of a training rank: all its steps, or as many as a known tokens/s needs.
+"""The measured window of a training rank: all its steps, as many as a known tokens/s needs, or a time.
 
 The ranks agree on the last step.
 """
@@ -35,6 +35,8 @@ def run_window(
     device: torch.device,
 ) -> float:
     """Run the measured steps and return their wall seconds, without those of the looks between blocks."""
+    if protocol.duration_s:
+        return _run_for(protocol.duration_s, loop, batches, protocol.warmup_steps, device)
     wall_s, pieces = 0.0, list(blocks(protocol))
     for block in pieces:
         distributed.barrier()
@@ -44,6 +46,28 @@ def run_window(
         ):
             break
     return wall_s
+
+
+def _run_for(
+    duration_s: float, loop: StepLoop, batches: Iterator[Sequence[MicroBatch]], first: int, device: torch.device
+) -> float:
+    """Run steps until their wall seconds come nearest to `duration_s`, in blocks of half of what is left."""
+    wall_s, taken, block = 0.0, 0, 1
+    while block:
+        distributed.barrier()
+        wall_s += loop.run(batches, range(first + taken, first + taken + block), warmup=False)
+        taken += block
+        block = _shared(steps_until(duration_s, wall_s, taken), device)
+    return wall_s
+
+
+def steps_until(duration_s: float, wall_s: float, taken: int) -> int:
+    """Return the steps of the next block; 0 where another step would end further from `duration_s` than the last did.
+
+    Blocks take half of the time that is left at the mean of the `taken` steps, so that one slow step matters little.
+    """
+    left = (duration_s - wall_s) * taken / wall_s
+    return max(1, int(left / 2)) if left > 0.5 else 0
 
 
 def blocks(protocol: TrainingMeasureConfig) -> Iterator[range]:
@@ -65,9 +89,14 @@ def _agreed(rank: Rank, share: float, looks: int, device: torch.device) -> bool:
 
     Rank 0 stands for all, because ranks wait for each other in every step.
     """
-    verdict = torch.tensor(int(rank.index == 0 and _known(rank.samples_path, share, looks)), device=device)
-    distributed.broadcast(verdict, src=0)
-    return bool(verdict)
+    return bool(_shared(int(rank.index == 0 and _known(rank.samples_path, share, looks)), device))
+
+
+def _shared(value: int, device: torch.device) -> int:
+    """Return rank 0's value on all ranks."""
+    shared = torch.tensor(value, device=device)
+    distributed.broadcast(shared, src=0)
+    return int(shared)
 
 
 def _known(samples_path: Path, share: float, looks: int) -> bool:

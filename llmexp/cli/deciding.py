@@ -106,7 +106,8 @@ def _few_steps(protocol: MeasureConfig, options: int) -> list[str]:
     counts = {key: getattr(protocol, key, None) for key in ("warmup_steps", "steps")}
     steps = {key: max(_LEAST_STEPS, count * FINALISTS // options) for key, count in counts.items() if count}
     counted = [f"measure.{key}={count}" for key, count in steps.items()]
-    whole = [f"measure.{key}=null" for key in ("tokens", "stop_at_interval_share") if getattr(protocol, key, None)]
+    ends = ("tokens", "duration_s", "stop_at_interval_share")
+    whole = [f"measure.{key}=null" for key in ends if getattr(protocol, key, None)]
     return ["measure.repeats=1", *counted, *whole]
 
 

@@ -108,6 +108,7 @@ class StepLoop:
         self._pending: deque[_Pending] = deque()
         self._origin = clock.mark()
         self._of_day = (self._origin, time.time())
+        self.taken = 0
         self.phases = True
         self.digests = False
         self.take_step: TakeStep = train_step
@@ -130,6 +131,7 @@ class StepLoop:
     def _step(self, step: int, warmup: bool, passes: Sequence[MicroBatch]) -> _Pending:
         # Never inside a measured step, and not between the steps of the window either.
         sequences = digest_of(passes).to("cpu", non_blocking=True) if self.digests and warmup else None
+        self.taken += 1
         if self.updates:
             self.updates.begin()
         marks = [("start", self._clock.mark())]

@@ -262,6 +262,11 @@ class PlanAmounts(PlanFile):
         return None
 
     @property
+    def asked_s(self) -> float | None:
+        """The seconds after which a repeat takes no further samples; None where their number is known in advance."""
+        return None
+
+    @property
     def replicas(self) -> int:
         """The ratio of the work of all ranks to the work of one."""
         return self.processes

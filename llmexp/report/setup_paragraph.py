@@ -56,7 +56,7 @@ def _window(rows: list[Row]) -> str:
         f"{plan.measured_samples} {plan.sample_name}s after {plan.samples - plan.measured_samples} of warm-up"
         for plan in plans
         if plan.samples
-    )
+    ) + _values(f"{plan.asked_s:g} s of {plan.sample_name}s" for plan in plans if plan.asked_s)
     repeats = _values(str(row.rate.n) for row in rows if row.rate)
     several = repeats != ["1"]
     said = [f"each run measured {listed(counts)}"] if counts else []

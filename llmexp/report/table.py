@@ -57,7 +57,9 @@ class Report:
         """Return the report with what it takes to reach this loss; raises ConfigError where no run can say it."""
         sections = tuple(replace(section, target_loss=loss) for section in self.sections)
         if not any(section.asked_tables for section in sections):
-            raise ConfigError(f"--loss {loss:g}: none of these runs was trained on a budget of tokens: measure.tokens=")
+            raise ConfigError(
+                f"--loss {loss:g}: none of these runs has a budget: measure.tokens= or measure.duration_s="
+            )
         return replace(self, sections=sections)
 
 

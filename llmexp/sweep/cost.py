@@ -32,6 +32,7 @@ _RUNS = {
     "nothing": "{} answered or skipped already",
     "same": "{} by their own earlier time",
     "like": "{} by the time of similar runs",
+    "duration": "{} by measure.duration_s, start-up left out",
 }
 _GUESSES = {
     "pilot": "{} by steps measured just now",
@@ -44,7 +45,7 @@ _GUESSES = {
     "unknown": "{} unknown",
 }
 # Sources that leave out what cannot be known before: a method's communication and offload, a server's queue.
-_AT_LEAST = {"flops", "rates", "peak"}
+_AT_LEAST = {"duration", "flops", "rates", "peak"}
 # Points of quick calls end long before their limits; a pilot's load has a begin and an end like a longer one's.
 _AT_MOST = {"limits", "requests"}
 # Sources that a pilot replaces.
@@ -206,6 +207,8 @@ def _held_s(plan: RunPlan, folder: RunFolder, history: _History) -> tuple[float 
         return 0.0, "nothing"
     if plan.id in history.held_s:
         return fmean(history.held_s[plan.id]), "same"
+    if plan.asked_s:
+        return plan.config.measure.repeats * plan.asked_s, "duration"
     if nearest := history.nearest(plan):
         return _held_like_s(nearest, plan), "like"
     # Of a batch that is searched for, the work is not known before.

@@ -72,8 +72,9 @@ class LossCurve:
 
 
 def curve_of(repeats: Sequence[TrainingRepeat], facts: RunConstants) -> LossCurve:
-    """Average over repeats, step by step; repeats of a token budget have the same steps and the same data."""
+    """Average over repeats, step by step, as far as all go; of a budget of tokens they have the same steps and data."""
     steps = [sorted((*repeat.warmup, *repeat.measured), key=lambda step: step[0].index) for repeat in repeats]
+    steps = [repeat[: min(map(len, steps))] for repeat in steps]
     tokens = accumulate(round(facts.counted_share * sum(sample.real_tokens for sample in step)) for step in steps[0])
     losses = [fmean(sample.loss for step in same for sample in step) for same in zip(*steps, strict=True)]
     step_times_s = [duration_s(slowest(step)) for repeat in repeats for step in repeat.measured]

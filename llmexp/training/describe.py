@@ -120,7 +120,8 @@ def _steps(plan: TrainingPlan) -> str:
     arithmetic = f"\n{budget.arithmetic}" if budget else ""
     often = f"{measure.repeats} times" if measure.repeats > 1 else "once"
     often += ", in turns with the sweep's other runs," if measure.repeats > 1 and plan.config.is_interleaved else ""
-    steps = f"{measure.warmup_steps} to warm up + {measure.steps} measured"
+    measured = f"as many as take {measure.duration_s:g} s" if measure.duration_s else f"{measure.steps} measured"
+    steps = f"{measure.warmup_steps} to warm up + {measured}"
     return f"{steps}, {often} in fresh processes{fewer}{arithmetic}"
 
 

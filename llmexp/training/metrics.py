@@ -250,14 +250,14 @@ def final_loss(repeat: TrainingRepeat, facts: RunConstants) -> Measurement:
 
 @metric("tokens")
 def trained_tokens(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
-    """Tokens trained on, warm-up included, without padding; only with a token budget."""
-    return Measurement(curve_of([repeat], facts).tokens[-1]) if facts.token_budget else None
+    """Tokens trained on, warm-up included, without padding; only with a budget of tokens or seconds."""
+    return Measurement(curve_of([repeat], facts).tokens[-1]) if facts.has_budget else None
 
 
 @metric("nats", "lower")
 def smoothed_final_loss(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
-    """Mean loss over the last 5 % of the tokens trained on; only with a token budget."""
-    return Measurement(curve_of([repeat], facts).final_loss) if facts.token_budget else None
+    """Mean loss over the last 5 % of the tokens trained on; only with a budget of tokens or seconds."""
+    return Measurement(curve_of([repeat], facts).final_loss) if facts.has_budget else None
 
 
 @metric("parameters")

@@ -25,7 +25,7 @@ class RunConstants:
     """Constants that metrics need and that the plan knows, not the samples.
 
     `flops` are those of model and devices, `peak_flops_per_s` is the dense peak of one device (`fp8_peak_flops_per_s`
-    that of products in fp8), and `token_budget` the number of tokens to train on.
+    that of products in fp8), and `has_budget` tells that tokens or seconds said when training ended.
     """
 
     world_size: int
@@ -34,7 +34,7 @@ class RunConstants:
     peak_flops_per_s: float | None = None
     fp8_peak_flops_per_s: float | None = None
     price_per_device_hour_usd: float | None = None
-    token_budget: int | None = None
+    has_budget: bool = False
 
     @property
     def counted_share(self) -> float:
@@ -67,5 +67,5 @@ class RunConstants:
             peak_flops_per_s=hardware.peak_flops_per_s.get(plan.config.precision.products),
             fp8_peak_flops_per_s=hardware.peak_flops_per_s.get("fp8"),
             price_per_device_hour_usd=hardware.price_per_device_hour_usd,
-            token_budget=plan.config.measure.tokens,
+            has_budget=plan.config.measure.has_budget,
         )

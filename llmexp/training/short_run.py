@@ -22,6 +22,7 @@ def shortened(config: TrainingConfig, warmup_steps: int, steps: int, **measure: 
         "steps": min(steps, asked.steps),
         "repeats": 1,
         "tokens": None,
+        "duration_s": None,
         "stop_at_interval_share": None,
         "profile": False,
         **measure,

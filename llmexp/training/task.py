@@ -144,7 +144,8 @@ class Training(Task[TrainingConfig, TrainingPlan]):
     def outcome(self, plan: TrainingPlan, metrics: dict[str, Metric | None]) -> str:
         """Return the last step's loss in words."""
         loss = metrics.get("final_loss")
-        return f"loss {loss.mean:.4g} after {plan.samples} steps" if loss and isfinite(loss.mean) else ""
+        after = f"{plan.asked_s:g} s" if plan.asked_s else f"{plan.samples} steps"
+        return f"loss {loss.mean:.4g} after {after}" if loss and isfinite(loss.mean) else ""
 
     def may_end_early(self, plan: TrainingPlan) -> bool:
         """Tell whether measure.stop_at_interval_share is set."""

@@ -79,6 +79,12 @@ def test_microbenchmarks_take_at_most_the_limits_of_their_points(here: Path):
     assert cost_line([cost]).startswith("expected cost: 1 run: at most about 36 s on 1 device (1 by the limits of")
 
 
+def test_a_budget_of_seconds_is_at_least_what_it_costs(costs, ended):
+    ended("Naive")
+    (found,) = costs("Naive", measure__duration_s=600.0, measure__repeats=3)
+    assert (found.held_s, found.source, found.sign) == (1800.0, "duration", "≥ ")
+
+
 @pytest.mark.parametrize("status", ["success", "oom", "skipped"])
 def test_an_answer_that_is_kept_costs_nothing(costs, ended, status):
     ended("F", status)

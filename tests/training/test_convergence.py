@@ -72,7 +72,7 @@ def test_a_curve_counts_warm_up_replicas_and_repeats_but_no_rank_of_a_replica_tw
 def test_metrics_of_the_curve_belong_to_budgets_of_tokens(write_repeat):
     folder = write_repeat(0, {0: {}}, {0: [(1.0, 50, 50, 4.0), (1.0, 50, 50, 3.0)]})
     with_budget, without = (
-        METRICS.measure([read_training(folder, 1)], RunConstants(world_size=1, dp=1, token_budget=budget))
+        METRICS.measure([read_training(folder, 1)], RunConstants(world_size=1, dp=1, has_budget=bool(budget)))
         for budget in (100, None)
     )
     assert (with_budget["trained_tokens"].mean, with_budget["smoothed_final_loss"].mean) == (100, 3.0)

@@ -9,7 +9,19 @@ from pydantic import Field, model_validator
 from llmexp.dtypes import SCALED, SINGLE
 from llmexp.schema.model import AdapterConfig, HfModel, ModelConfig
 from llmexp.schema.run import MeasureConfig, RunConfig, TaskConfig
-from llmexp.schema.section import MAX, CpKind, Dtype, EndsAsLayers, Max, PeakDtype, PositiveInt, Section, Steps, Whole
+from llmexp.schema.section import (
+    MAX,
+    CpKind,
+    Dtype,
+    EndsAsLayers,
+    Max,
+    PeakDtype,
+    PositiveFloat,
+    PositiveInt,
+    Section,
+    Steps,
+    Whole,
+)
 from llmexp.training.config.data import DataConfig
 from llmexp.training.config.optimizer import OptimizerConfig
 
@@ -191,6 +203,13 @@ class TrainingMeasureConfig(MeasureConfig):
             "None: no token budget"
         ),
     )
+    duration_s: PositiveFloat | None = Field(
+        None,
+        description=(
+            "train each repeat until its measured steps have taken so many seconds, whatever `steps` says, and report "
+            "how its loss fell; None: no time budget"
+        ),
+    )
     stop_at_interval_share: Annotated[float, Field(gt=0, lt=1)] | None = Field(
         None,
         description=(
@@ -209,13 +228,16 @@ class TrainingMeasureConfig(MeasureConfig):
 
     @model_validator(mode="after")
     def _one_end(self) -> TrainingMeasureConfig:
-        if self.tokens and self.stop_at_interval_share:
-            raise ValueError(
-                f"measure.tokens={self.tokens} sets where a run ends, but "
-                f"measure.stop_at_interval_share={self.stop_at_interval_share} could end it earlier: leave one of "
-                f"them out"
-            )
+        ends = [key for key in ("tokens", "duration_s", "stop_at_interval_share") if getattr(self, key)]
+        if len(ends) > 1:
+            said = " and ".join(f"measure.{key}={getattr(self, key):g}" for key in ends)
+            raise ValueError(f"{said} each say where a run ends: leave all but one of them out")
         return self
+
+    @property
+    def has_budget(self) -> bool:
+        """Tell whether a budget of tokens or seconds, and no number of steps, says where training ends."""
+        return bool(self.tokens or self.duration_s)
 
 
 class TrainingConfig(RunConfig):

@@ -30,6 +30,11 @@ def check_schedule(config: TrainingConfig) -> None:
     # A run of a budget of tokens has its steps once its batch is found.
     if not has_schedule(chosen) or (config.batch.is_searched and config.measure.tokens):
         return
+    if config.measure.duration_s and not chosen.total_steps:
+        raise ConfigError(
+            f"measure.duration_s={config.measure.duration_s:g} leaves open over how many steps the learning rate "
+            "changes: set optimizer.total_steps=<steps>, or measure.tokens=<budget> instead"
+        )
     falls = decay_steps(chosen, steps) if chosen.schedule == "wsd" else int(chosen.schedule != "constant")
     if chosen.warmup_steps + falls <= steps:
         return

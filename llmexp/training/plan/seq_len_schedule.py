@@ -27,7 +27,7 @@ class LengthSchedule:
         """
         given, protocol = config.data.seq_len_schedule, config.measure
         made = cls(given or (config.data.seq_len,), protocol.warmup_steps, protocol.steps)
-        for key in ("tokens", "stop_at_interval_share") if given else ():
+        for key in ("tokens", "duration_s", "stop_at_interval_share") if given else ():
             if getattr(protocol, key):
                 raise ConfigError(
                     f"{KEY} divides a fixed number of steps, and measure.{key} leaves it open: leave one of them out"

@@ -90,8 +90,8 @@ class TrainingPlan(RunPlan):
 
     @property
     def over_amount(self) -> tuple[str, ...]:
-        """The loss where a run has a budget of tokens: there it says more over the tokens than over the steps."""
-        return ("loss",) if self.config.measure.tokens else ()
+        """The loss where a run has a budget: there it says more over the tokens than over the steps."""
+        return ("loss",) if self.config.measure.has_budget else ()
 
     @property
     def replicas(self) -> int:
@@ -165,13 +165,18 @@ class TrainingPlan(RunPlan):
 
     @property
     def samples(self) -> int:
-        """The number of steps, warm-up included."""
-        return self.config.measure.warmup_steps + self.config.measure.steps
+        """The number of steps, warm-up included; 0 where seconds say when training ends."""
+        return 0 if self.asked_s else self.config.measure.warmup_steps + self.config.measure.steps
 
     @property
     def measured_samples(self) -> int:
-        """The number of steps of the measured window."""
-        return self.config.measure.steps
+        """The number of steps of the measured window; 0 where seconds say when it ends."""
+        return 0 if self.asked_s else self.config.measure.steps
+
+    @property
+    def asked_s(self) -> float | None:
+        """The seconds that the measured steps of a repeat shall take; None where a number of steps was asked for."""
+        return self.config.measure.duration_s
 
     @property
     def amount(self) -> float:

@@ -1,4 +1,4 @@
-"""Runs that trained on the same budget of tokens, each compared with the baseline of its model, data and seed.
+"""Runs that trained on the same budget, each compared with the baseline of its model, data and seed.
 
 The comparison says how far the loss fell, and how soon.
 """
@@ -73,7 +73,7 @@ class Converged:
 
 
 def converged(rows: Sequence[TrainingRow]) -> dict[str, Converged]:
-    """Return the measured runs with measure.tokens whose samples can be read, by run id."""
+    """Return the measured runs with a budget of tokens or seconds whose samples can be read, by run id."""
     engines, several = engine_names(rows), len({row.program for row in rows}) > 1
     words = zip(rows, own_words(rows), strict=True)
     named = {
@@ -125,7 +125,7 @@ def _curve(row: TrainingRow) -> LossCurve | None:
 
 
 def loss_curve(row: TrainingRow) -> LossCurve | None:
-    """Return the losses of a run with a token budget, whose speed may be emulated; None where they cannot be read."""
+    """Return the losses of a run with a budget, whose speed may be emulated; None where they cannot be read."""
     result = row.result
     if result is None or result.status != RunStatus.SUCCESS or not result.metrics.get("smoothed_final_loss"):
         return None
@@ -143,9 +143,12 @@ def asked_losses(row: TrainingRow, seed: bool = True) -> str:
     """
     config = row.plan.config
     told = config.model_dump(
-        mode="json", include={"task": True, "model": True, "measure": {"tokens"}, "seed": True, "data": True}
+        mode="json",
+        include={"task": True, "model": True, "measure": {"tokens", "duration_s"}, "seed": True, "data": True},
     )
     told["data"].pop("seq_len")
+    if not told["measure"]["duration_s"]:
+        told["measure"].pop("duration_s")
     if not seed:
         told.pop("seed")
     # A user's own program may read any data.

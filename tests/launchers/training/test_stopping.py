@@ -14,7 +14,7 @@ from llmexp.analysis.quantity import Measurement
 from llmexp.analysis.stability import interval, is_known_to
 from llmexp.analysis.window import duration_s
 from llmexp.launch.run import run_one
-from llmexp.launchers.training.stopping import blocks
+from llmexp.launchers.training.stopping import blocks, steps_until
 from llmexp.record.result import RunResult
 from llmexp.record.samples import StepSample, read_samples
 from llmexp.sweep.measuring import folder_of
@@ -59,6 +59,19 @@ def test_looking_often_errs_no_more_than_1_time_in_20(scatter: float) -> None:
         assert found is not None
         held += abs(found.mean - 1) < found.half_width
     assert held / tries > 0.92
+
+
+@pytest.mark.parametrize("scatter", [0.0, 0.1])
+def test_a_window_of_seconds_ends_with_the_step_whose_end_is_nearest(scatter: float) -> None:
+    draw = random.Random(1)
+    for asked_s in (0.4, 1.0, 7.3, 100.0):
+        wall_s, taken, block, looks = 0.0, 0, 1, 0
+        while block:
+            wall_s += sum(1 + draw.uniform(-scatter, scatter) for _ in range(block))
+            taken, looks = taken + block, looks + 1
+            block = steps_until(asked_s, wall_s, taken)
+        assert taken == 1 or abs(wall_s - asked_s) <= 0.5 + 2 * scatter
+        assert looks <= 10
 
 
 @pytest.fixture
@@ -111,6 +124,23 @@ def test_ranks_end_together_at_the_first_look_at_which_the_interval_is_narrow_en
     # The window's wall time leaves out the time in which the ranks agree: it is hardly longer than its steps.
     # Where the ranks are slow in turn it is shorter than the slowest of each step together, and the rate higher.
     assert rate.mean > 0.5 * 2 * 64 / step_time_s.mean
+
+
+@pytest.mark.ranks
+def test_ranks_train_for_the_seconds_of_a_budget_whatever_the_number_of_steps(
+    measured: Callable[..., Measured],
+) -> None:
+    result, (mine, other) = measured("measure.duration_s=2", "measure.steps=1", "data=text")
+    assert [sample.index for sample in mine] == [sample.index for sample in other] == list(range(5, 5 + len(mine)))
+    assert len(mine) > 1
+    window_s = mine[-1].t_end_s - mine[0].t_start_s
+    longest_s = max(map(duration_s, mine))
+    assert window_s > 2 - longest_s, "all of the time is used"
+    assert sum(map(duration_s, mine[:-2])) < 2, "and no step begins after it"
+    trained, loss = result.metrics["trained_tokens"], result.metrics["smoothed_final_loss"]
+    assert trained is not None
+    assert loss is not None
+    assert trained.mean == (5 + len(mine)) * 2 * sum(sample.real_tokens for sample in mine) / len(mine)
 
 
 @pytest.mark.slow

@@ -55,7 +55,17 @@ def test_without_a_budget_the_steps_are_the_protocols(plan):
         (("measure.tokens=1",), "= 1 step, rounded up by 16,383 tokens, and"),
         (("measure.tokens=0",), "measure.tokens=0: must be a whole number of at least 1"),
         (("measure.tokens=900000", "data.pack=false"), "set data.pack=true"),
-        (("measure.tokens=900000", "measure=adaptive"), "measure.stop_at_interval_share=0.01 could end it earlier"),
+        (
+            ("measure.tokens=900000", "measure=adaptive"),
+            "=0.01 each say where a run ends: leave all but one of them out",
+        ),
+        (("measure.tokens=900000", "measure.duration_s=9"), "measure.tokens=900000 and measure.duration_s=9 each say"),
+        (("measure.duration_s=9", "optimizer.schedule=cosine"), "set optimizer.total_steps=<steps>, or measure.tokens"),
+        (("measure.duration_s=9", "data.seq_len_schedule=[128,256]"), "measure.duration_s leaves it open"),
+        (
+            ("measure.duration_s=9", "engine=script", "engine.options.command='-m train'"),
+            "measure.duration_s: a program of your own ends by itself",
+        ),
     ],
 )
 def test_a_budget_that_cannot_be_is_one_line(plan, words, reason):

@@ -50,6 +50,16 @@ def shown(*runs):
     return [found.get(header) for header in ("final loss", "loss over baseline", "s to loss")]
 
 
+def test_losses_after_a_budget_of_seconds_compare_with_others_of_that_budget_alone(trained):
+    of_time = {"measure__tokens": None, "measure__duration_s": 20.0}
+    runs = [trained(FALLING, **of_time), trained(SLOWER[:20], 1.0, "R", **of_time), trained(SLOWER, method="F")]
+    final, over, _ = shown(*runs)
+    assert final == ["2.0000", "3.0000", "2.7500"]
+    assert over == ["", "+1.0000", ""], (
+        "at the 2,000 tokens that both have read; F, of a budget of tokens, stands alone"
+    )
+
+
 def test_each_run_is_held_against_the_first_naive_one_at_equal_tokens(trained):
     # 2 of 40 steps are averaged: the baseline has 2.0 after 5 steps, F, whose steps are half as long, too;
     # R ends at (3 + 2.5) / 2.
