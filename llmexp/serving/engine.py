@@ -15,11 +15,11 @@ from llmexp.launch.commands import ranks_of
 from llmexp.record.plan import Command
 from llmexp.schema import DenseModel, Dtype, HfModel
 from llmexp.serving.config import ServingRunConfig
-from llmexp.serving.config.load import ServedAdapters
+from llmexp.serving.config.load import Sampling, ServedAdapters
 from llmexp.serving.plan.quantized import INT4, LEAST_GROUP, Int4, group_size
 from llmexp.serving.plan.reported_memory import ComputedBytes, ReportedMemory, ReportedNumber
 from llmexp.serving.plan.served_model import CheckpointModel, ServedModel, weight_parameters
-from llmexp.serving.plan.server_plan import ServerPlan, Weights
+from llmexp.serving.plan.server_plan import SEED, ServerPlan, Weights
 from llmexp.serving.predict.held import kept_per_token
 from llmexp.tasks.engine import Engine, ServerSoftware
 
@@ -82,6 +82,8 @@ class ServingSpec:
     replicas: int = 1
     """Whole copies of the model behind one address."""
     adapters: ServedAdapters | None = None
+    samples: bool = False
+    """Requests ask for tokens that are drawn."""
     seed: int = 0
     is_checkpoint: bool = False
     """It is a folder with weights and a tokenizer of its own."""
@@ -184,6 +186,9 @@ class ServingEngine(Engine[ServingRunConfig]):
     has_profiler: ClassVar[bool] = False
     """Its server can be profiled while it serves."""
 
+    sampling_keys: ClassVar[tuple[str, ...]] = ("temperature", "top_p", "seed")
+    """What requests may say of how tokens are drawn; empty for a server that takes the likeliest whatever they say."""
+
     reads_int4: ClassVar[bool] = False
     """It reads weights in the formats of GPTQ and AWQ."""
     draws_own: ClassVar[bool] = False
@@ -202,6 +207,8 @@ class ServingEngine(Engine[ServingRunConfig]):
         if served.profile and (served.is_running or not self.has_profiler):
             whose = "a server that runs already" if served.is_running else f"engine={self.name}"
             return f"serve.profile=true: llmexp knows no profiler of {whose}; {PROFILED} have one"
+        if served.samples and not self.sampling_keys:
+            return f"engine={self.name} takes the likeliest token whatever is asked: leave serve.sampling out"
         return None if served.is_running else self._lacks(served) or self.cannot(served)
 
     def _lacks(self, served: ServingSpec) -> str | None:
@@ -263,6 +270,11 @@ class ServingEngine(Engine[ServingRunConfig]):
     def server_software(self, config: ServingRunConfig) -> ServerSoftware | None:
         """Return the server's interpreter and modules; None where it runs already."""
         return None if config.serve.address else ServerSoftware(config.engine.python, self.modules, self.installed_by)
+
+    def drawn_by(self, sampling: Sampling) -> dict[str, Any]:
+        """Return the keys of a request whose tokens are drawn; a top_p of 1, which TGI refuses, is left out."""
+        asked = {"temperature": sampling.temperature, "top_p": sampling.top_p, "seed": SEED}
+        return {key: asked[key] for key in self.sampling_keys if key != "top_p" or sampling.top_p < 1}
 
     @abstractmethod
     def server(self, served: ServingSpec) -> ServerPlan:

@@ -57,6 +57,8 @@ def plan_serving(config: ServingRunConfig) -> ServingPlan:
     known = replace(served, knobs=had)
     server = (_running if served.is_running else _started)(config, engine, known)
     server = server.model_copy(update={"reported_memory": engine.reported_memory(known)})
+    if config.serve.sampling:
+        server = server.model_copy(update={"form": server.form.drawing(engine.drawn_by(config.serve.sampling))})
     if served.is_checkpoint:
         server = server.model_copy(update={"form": server.form.model_copy(update={"words": False})})
         _check_turns(config, server)
@@ -139,6 +141,7 @@ def served_of(config: ServingRunConfig) -> ServingSpec:
         stages=config.parallelism.pp,
         replicas=config.parallelism.dp,
         adapters=serve.adapters,
+        samples=serve.sampling is not None,
         seed=config.seed,
         is_checkpoint=is_checkpoint,
         own_weights=not is_checkpoint and _draws_own(config, weight_bytes(model, dtype)),

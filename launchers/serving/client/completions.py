@@ -13,7 +13,7 @@ from llmexp.launchers.serving.client.generate_stream import read_token
 from llmexp.launchers.serving.client.piece import Piece
 from llmexp.launchers.serving.words import text_of, tokens_of
 from llmexp.record.reading import plain
-from llmexp.serving.plan.server_plan import ADAPTER, OUTPUT_TOKENS, PROMPT, TOKENS, RequestForm, adapter_name
+from llmexp.serving.plan.server_plan import ADAPTER, OUTPUT_TOKENS, PROMPT, SEED, TOKENS, RequestForm, adapter_name
 from llmexp.serving.record.requests import RequestSample, gaps_us
 
 DONE = b"[DONE]"
@@ -66,12 +66,12 @@ def body_of(
     number: int = 0,
     text_of: Callable[[Sequence[int]], str] = text_of,
 ) -> bytes:
-    """Return the JSON of a request for so many tokens after a prompt of token ids; its number chooses its adapter.
+    """Return the JSON of a request for so many tokens after a prompt of token ids; its number chooses adapter and seed.
 
     `text_of` gives the prompt's text for a server that takes text.
     """
     own = {PROMPT: list(prompt) if form.token_ids else text_of(prompt), OUTPUT_TOKENS: output_tokens}
-    own |= {TOKENS: len(prompt) + output_tokens}
+    own |= {TOKENS: len(prompt) + output_tokens, SEED: number}
     own |= {ADAPTER: adapter_name(number % form.adapters)} if form.adapters else {}
     return json.dumps(_filled(form.body, own), separators=(",", ":")).encode()
 

@@ -35,6 +35,7 @@ class LightllmEngine(ServingEngine):
     """It takes token ids and ignore_eos, and has a metrics page; it tells the id of every token."""
 
     name = "lightllm"
+    sampling_keys = ("temperature", "top_p")
     kv_tokens_told = KV_TOKENS
     modules = ("lightllm",)
     installed_by = "install lightllm from source into its own environment, and set engine.python to its interpreter"

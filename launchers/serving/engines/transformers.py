@@ -32,6 +32,7 @@ class TransformersEngine(ServingEngine):
     """It takes text only, always sends usage, and ends an output at its length as the folder names no end token."""
 
     name = "transformers"
+    sampling_keys = ()
     has_profiler = True
     modules = ("torch", "transformers", "fastapi", "uvicorn", "openai")
     installed_by = installs("train,serve")

@@ -63,6 +63,18 @@ class ServedAdapters(Section):
         return f"{self.number} of rank {self.rank}"
 
 
+class Sampling(Section):
+    """Tokens are drawn at random, by the same seed for the same request; the output keeps its length."""
+
+    temperature: PositiveFloat = 1.0
+    top_p: Annotated[float, Field(gt=0, le=1)] = Field(
+        1.0, description="drawn from the likeliest tokens of this much probability together"
+    )
+
+    def __str__(self) -> str:
+        return f"sampled at temperature {self.temperature:g}, top_p {self.top_p:g}"
+
+
 class Ramp(Section):
     """A load whose rate rises, or falls, evenly with time until all its requests have been sent."""
 

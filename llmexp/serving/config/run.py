@@ -16,6 +16,7 @@ from llmexp.serving.config.load import (
     PromptTexts,
     Ramp,
     RateSearchConfig,
+    Sampling,
     ServedAdapters,
     SharedPrefix,
     TraceConfig,
@@ -63,6 +64,7 @@ class ServeConfig(Section):
     texts: PromptTexts | None = Field(None, description="real texts as prompts, with their own lengths")
     prefix: SharedPrefix | None = Field(None, description="before every prompt, in addition to its length")
     trace: TraceConfig | None = Field(None, description="one more open load, with recorded times and lengths")
+    sampling: Sampling | None = Field(None, description="how the next token is drawn; None: always the likeliest one")
     adapters: ServedAdapters | None = Field(None, description="LoRA adapters; requests ask for them in turn")
     ramp: Ramp | None = Field(None, description="one more open load, whose rate changes over time")
     search: Annotated[RateSearchConfig | None, BeforeValidator(_asked_for)] = Field(

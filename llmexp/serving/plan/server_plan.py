@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +21,8 @@ MetricNames = dict[ServerMetric, tuple[str, ...]]
 PROMPT, OUTPUT_TOKENS = "{prompt}", "{output_tokens}"
 # The tokens of prompt and output together, as a number; and the adapter that the request asks for.
 TOKENS, ADAPTER = "{tokens}", "{adapter}"
+# The seed of what is drawn, which is the request's number.
+SEED = "{seed}"
 ADAPTERS = "{adapters}"
 
 
@@ -32,8 +35,8 @@ class RequestForm(Record):
     """What a server takes in a request for a completion, and how its streamed answer is read."""
 
     body: dict[str, Any] = Field(
-        description="of a request in JSON, greedy and streamed; '{prompt}', '{output_tokens}', '{tokens}' and "
-        "'{adapter}' stand for its own"
+        description="of a request in JSON, streamed; '{prompt}', '{output_tokens}', '{tokens}', '{adapter}' and "
+        "'{seed}' stand for its own"
     )
     token_ids: bool = Field(description="the prompt is a list of token ids; else it is text")
     words: bool = Field(True, description="a text is of llmexp's words, which tell token ids; false: of any tokenizer")
@@ -55,6 +58,13 @@ class RequestForm(Record):
         parameters = {"max_new_tokens": OUTPUT_TOKENS, "do_sample": False} | more
         body = {"inputs": PROMPT, "parameters": parameters}
         return cls(body=body, token_ids=token_ids, path="/generate_stream", events="generate_stream")
+
+    def drawing(self, drawn: Mapping[str, Any]) -> RequestForm:
+        """Return the form of requests whose tokens are drawn, by these further keys."""
+        if self.events == "completions":
+            return self.model_copy(update={"body": self.body | drawn})
+        parameters = {**self.body["parameters"], **drawn, "do_sample": True}
+        return self.model_copy(update={"body": self.body | {"parameters": parameters}})
 
     def of_model(self, name: str) -> RequestForm:
         """Return the form with another name of the model, where its requests name one."""

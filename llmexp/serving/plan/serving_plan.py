@@ -112,6 +112,7 @@ class ServingPlan(RunPlan):
             "prefix": f"prefix of {serve.prefix}" if serve.prefix and not only_trace else "",
             "trace": serve.trace.file if serve.trace else "",
             "adapters": str(serve.adapters or ""),
+            "sampling": str(serve.sampling or ""),
             "turns": _turns(serve),
             "requests": str(serve.requests),
             "loads": ", ".join([*map(str, self.points), *([str(serve.search)] if serve.search else [])]),

@@ -24,17 +24,17 @@ def same_work_lines(rows: Sequence[Row], label: Callable[[Row], str]) -> Iterato
     for first, *others in groups.values():
         answers = answers_of(first) if others else {}
         for other in others:
-            own = _own(first, other)
+            why_not = _incomparable(first, other)
             theirs = answers_of(other)
-            found = compared_texts(answers, theirs) if not own and _as_text(answers, theirs) else ""
-            found = found or compared(outputs_of(answers), outputs_of(theirs), own)
+            found = compared_texts(answers, theirs) if not why_not and _as_text(answers, theirs) else ""
+            found = found or compared(outputs_of(answers), outputs_of(theirs), why_not)
             yield f"same work: {label(other)} and {label(first)}: {found}"
 
 
-def compared(first: Outputs, other: Outputs, own_weights: bool) -> str:
-    """Say in words how far the outputs of the same requests are equal."""
-    if own_weights:
-        return "outputs cannot be compared, because an engine drew weights of its own (serve.weights=folder)"
+def compared(first: Outputs, other: Outputs, why_not: str = "") -> str:
+    """Say in words how far the outputs of the same requests are equal, or why that cannot be said."""
+    if why_not:
+        return f"outputs cannot be compared, because {why_not}"
     both = sorted(first.keys() & other.keys())
     if not both:
         return "outputs cannot be compared, because a server tells no token ids"
@@ -90,9 +90,12 @@ def _asked(row: Row) -> str:
     """Return what decides the requests and what their answers should be."""
     assert isinstance(row.plan, ServingPlan)
     config, serve = row.plan.config, row.plan.config.serve
-    prompts = (serve.prompt, serve.output, serve.prefix, serve.texts)
+    prompts = (serve.prompt, serve.output, serve.prefix, serve.texts, serve.sampling)
     return repr((config.model, config.seed, row.plan.dtype, prompts, row.plan.points))
 
 
-def _own(*rows: Row) -> bool:
-    return any(isinstance(row.plan, ServingPlan) and row.plan.server.weights == "none" for row in rows)
+def _incomparable(*rows: Row) -> str:
+    plans = [row.plan for row in rows if isinstance(row.plan, ServingPlan)]
+    if any(plan.server.weights == "none" for plan in plans):
+        return "an engine drew weights of its own (serve.weights=folder)"
+    return "each engine draws tokens in its own way (serve.sampling)" if plans[0].config.serve.sampling else ""

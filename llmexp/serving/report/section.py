@@ -40,7 +40,7 @@ class ServingSection(ReportSection):
         named += [f"tp {shown['devices']}"] if shown.get("devices", "1") != "1" else []
         named += [shown["dtype"]] if "dtype" in shown else []
         named += [words.format(shown[name]) for name, words in LENGTHS.items() if name in shown]
-        named += [shown[name] for name in ("prefix", "trace", "turns") if shown.get(name)]
+        named += [shown[name] for name in ("prefix", "trace", "sampling", "turns") if shown.get(name)]
         sent = "conversations" if shown.get("turns") else "requests"
         return ", ".join([*named, *([f"{shown['requests']} {sent} a load"] if "requests" in shown else [])])
 

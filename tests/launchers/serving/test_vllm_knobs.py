@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -29,7 +30,7 @@ from llmexp.launchers.serving.server.reported_memory import held
 from llmexp.launchers.serving.weights.model_folder import FolderRequest, ensure_model_folder
 from llmexp.machine.processor import instruction_sets
 from llmexp.record.port import HOST
-from llmexp.serving.config.load import ServedAdapters
+from llmexp.serving.config.load import Sampling, ServedAdapters
 from llmexp.serving.engine import ServingSpec
 from llmexp.serving.plan.server_plan import ServerPlan
 
@@ -290,3 +291,23 @@ def test_a_prompt_is_read_by_one_server_and_its_output_generated_by_another(tmp_
         assert found.total("external_prefix_cache_hits_total") - transferred == 96
         after = found.told("request_prefill_kv_computed_tokens_sum")
         assert [now - then for now, then in zip(after, before, strict=True)] == [128, 32]
+
+
+def drawing(found: Started, **sampling: float) -> Started:
+    form = found.plan.form.drawing(VLLM.drawn_by(Sampling(**sampling)))
+    return replace(found, plan=found.plan.model_copy(update={"form": form}))
+
+
+def test_tokens_are_drawn_by_the_models_probabilities_and_by_the_requests_seed(tmp_path: Path) -> None:
+    draws = 300
+    with started(tmp_path) as found:
+        drawn = drawing(found, temperature=0.05)
+        again = [drawn.tokens(PROMPT, 24, number) for number in (1, 1, 2)]
+        assert again[0] == again[1] != again[2]
+        firsts = Counter(drawn.tokens(PROMPT, 1, number)[0] for number in range(draws))
+        assert drawing(found, temperature=0.05, top_p=0.01).tokens(PROMPT, 24) == found.tokens(PROMPT, 24)
+        with torch.no_grad():
+            logits = model_of(found)(torch.tensor([PROMPT])).logits[0, -1]
+    (share, *_), (token, *_) = (found.tolist() for found in torch.softmax(logits / 0.05, 0).sort(descending=True))
+    assert 0.02 < share < 0.98
+    assert abs(firsts[token] - draws * share) < 4 * (draws * share * (1 - share)) ** 0.5

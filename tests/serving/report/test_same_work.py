@@ -41,6 +41,17 @@ def test_the_first_difference_is_named(tmp_path: Path) -> None:
     )
 
 
+def test_drawn_tokens_cannot_be_compared(tmp_path: Path) -> None:
+    drawn = (*WORDS, "serve.sampling.temperature=0.8")
+    rows = [
+        served_row(tmp_path / "a", serving_plan(*drawn, "engine=llama_cpp"), answer(0), answer(1)),
+        served_row(tmp_path / "b", serving_plan(*drawn, "engine=vllm"), answer(0), answer(1)),
+        served_row(tmp_path / "c", serving_plan(*WORDS, "engine=vllm"), answer(0), answer(1)),
+    ]
+    (line,) = lines(*rows)
+    assert line.endswith("because each engine draws tokens in its own way (serve.sampling)"), "and c is greedy"
+
+
 def test_an_output_that_is_only_longer_differs(tmp_path: Path) -> None:
     other = answer(1, token_ids=[0, 1, 2, 3, 4], asked_output_tokens=4)
     rows = [

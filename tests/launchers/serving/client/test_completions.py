@@ -8,6 +8,11 @@ from llmexp.errors import ConfigError
 from llmexp.launchers.serving.client.address import Address
 from llmexp.launchers.serving.client.client import Client
 from llmexp.launchers.serving.client.completions import Completion, Piece, body_of, read_completion
+from llmexp.launchers.serving.engines.lightllm import ENGINE as LIGHTLLM
+from llmexp.launchers.serving.engines.tgi import ENGINE as TGI
+from llmexp.launchers.serving.engines.vllm import ENGINE as VLLM
+from llmexp.serving.config.load import Sampling
+from llmexp.serving.engine import ServingEngine
 from llmexp.serving.plan.server_plan import OUTPUT_TOKENS, PROMPT, RequestForm
 
 
@@ -21,6 +26,24 @@ def test_a_body_asks_for_greedy_tokens_of_this_many() -> None:
         "temperature": 0,
         "ignore_eos": True,
     }
+
+
+def test_a_body_whose_tokens_are_drawn_has_the_requests_number_as_its_seed() -> None:
+    form = RequestForm.completions(token_ids=True).drawing(VLLM.drawn_by(Sampling(temperature=0.5, top_p=0.9)))
+    asked = json.loads(body_of(form, [5], 7, number=3))
+    assert {key: asked[key] for key in ("temperature", "top_p", "seed")} == {
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "seed": 3,
+    }
+
+
+@pytest.mark.parametrize(("engine", "keys"), [(TGI, {"temperature", "seed"}), (LIGHTLLM, {"temperature"})])
+def test_a_top_p_of_1_is_left_out_and_so_is_what_a_server_does_not_take(engine: ServingEngine, keys: set[str]) -> None:
+    form = RequestForm.generate_stream(token_ids=False).drawing(engine.drawn_by(Sampling()))
+    given = json.loads(body_of(form, [5], 7))["parameters"]
+    assert given.keys() == {"max_new_tokens", "do_sample", *keys}
+    assert given["do_sample"] is True
 
 
 def test_a_server_without_token_ids_gets_their_words() -> None:
