@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice, product
+from pathlib import Path
+from string import ascii_lowercase
 from typing import Any, Protocol
 
+from llmexp.inputs.byte_tokens import BYTE_VOCABULARY, BYTES, END_OF_DOCUMENT
 from llmexp.inputs.instructions import Message
 
-BYTE_VOCABULARY = 257
-END_OF_DOCUMENT = 256
+END = "<|endoftext|>"
+# How words begin that are in no text.
+MADE_UP = "zq"
 
 
 class Template(Protocol):
@@ -73,4 +78,30 @@ class OfTransformers:
 
 def tokenizer(name: str) -> Tokenizer:
     """Return the tokenizer that data.tokenizer names: 'bytes', or a folder or hub name of transformers."""
-    return Bytes() if name == "bytes" else OfTransformers(name)
+    return Bytes() if name == BYTES else OfTransformers(name)
+
+
+def save_bytes(folder: Path, size: int) -> None:
+    """Write the tokenizer of bytes into a model's folder, as transformers and servers read it.
+
+    Every other token of the vocabulary is a word that no text has: a server that takes text can be sent random ones.
+    """
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    letters = _letters()
+    words = (letters[ord(" ")] + MADE_UP + "".join(word) for word in product(ascii_lowercase, repeat=4))
+    vocabulary = [*letters, END, *islice(words, size - BYTE_VOCABULARY)]
+    tokens = {text: token for token, text in enumerate(vocabulary)}
+    made = Tokenizer(models.BPE(vocab=tokens, merges=[], ignore_merges=True))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    made.add_special_tokens([AddedToken(END, special=True)])
+    PreTrainedTokenizerFast(tokenizer_object=made, eos_token=END).save_pretrained(folder)
+
+
+def _letters() -> list[str]:
+    """Return the letter by which byte-level tokenizers write each byte: itself where it prints, else one above 255."""
+    prints = {*range(33, 127), *range(161, 173), *range(174, 256)}
+    others = iter(range(256, 512))
+    return [chr(byte if byte in prints else next(others)) for byte in range(256)]

@@ -29,7 +29,7 @@ from llmexp.machine.accelerators.here import visible_gpus
 from llmexp.machine.processes import peak_rss_bytes
 from llmexp.machine.processor import usable_cores
 from llmexp.record.samples import RankSummary
-from llmexp.serving.plan.served_model import CheckpointModel, served_model
+from llmexp.serving.plan.served_model import CheckpointModel, as_found, served_model
 from llmexp.serving.plan.serving_plan import LoadPoint, ServingPlan
 from llmexp.serving.record.requests import RequestSample
 from llmexp.serving.record.summary import ClientOverhead, ReportedBytes, ServingSummary
@@ -101,7 +101,7 @@ def _server(plan: ServingPlan, rank: Rank) -> AnyServer:
         return RunningServer(plan.server)
     log, model = rank.folder / SERVER_LOG, served_model(plan.config.model)
     if isinstance(model, CheckpointModel):
-        return Server(plan.server, ensure_checkpoint_folder(model), log, _threads(plan))
+        return Server(plan.server, ensure_checkpoint_folder(as_found(model)), log, _threads(plan))
     server, adapters = plan.server, plan.config.serve.adapters
     if adapters:
         server = server.with_adapters(ensure_model_folder(_wanted(plan).of_adapters(adapters)))

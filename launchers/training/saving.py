@@ -17,12 +17,14 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 
 from llmexp.errors import RecordError
+from llmexp.inputs.byte_tokens import BYTES
+from llmexp.launchers.data.tokenizers import save_bytes
 from llmexp.launchers.models import assembly
 from llmexp.launchers.models.building import named_weights, transformer
 from llmexp.launchers.rank.frame import Rank
 from llmexp.measure.dtypes import torch_dtype
 from llmexp.schema import HfModel, ModelConfig
-from llmexp.training.plan.artifacts import Kept
+from llmexp.training.plan.artifacts import Kept, kept_tokenizer
 from llmexp.training.plan.training_plan import TrainingPlan
 
 SHARD_SIZE = "5GB"
@@ -92,7 +94,7 @@ class Saving:
             with init_empty_weights(include_buffers=False):
                 empty = assembly.unseeded_model(self._plan, self._device)
             empty.save_pretrained(folder, state_dict=state, max_shard_size=SHARD_SIZE)
-            _copy_tokenizer(self._plan.config.model, folder)
+            _keep_tokenizer(kept_tokenizer(self._plan.config), folder, empty.config.vocab_size)
 
     def _merged(self) -> State:
         """Return all weights on the first rank's host, with 4-bit ones widened and LoRA's B A added."""
@@ -144,13 +146,14 @@ def base_of(model: ModelConfig) -> str | None:
     return str(local.resolve()) if local.is_dir() else model.path
 
 
-def _copy_tokenizer(model: ModelConfig, folder: Path) -> None:
-    source = model.checkpoint
-    if source is None:
+def _keep_tokenizer(source: str, folder: Path, vocab_size: int) -> None:
+    if source == BYTES:
+        save_bytes(folder, vocab_size)
+    if source in ("", BYTES):
         return
     from llmexp.launchers.models.hub import folder_of
 
-    found = folder_of(source.path)
+    found = folder_of(source)
     for path in (path for pattern in TOKENIZER_FILES for path in found.glob(pattern)):
         shutil.copy(path, folder)
 

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from llmexp.errors import ConfigError, nearest, unknown
@@ -73,10 +74,18 @@ def keys(kind: type[BaseModel] | None = None) -> list[str]:
 
 
 def _keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    for name, info in model.model_fields.items():
+    for name, info in typed_fields(model):
         yield prefix + name
         for section in types_of(info.annotation):
             yield from _keys(section, f"{prefix}{name}.")
+
+
+def typed_fields(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
+    """Yield the fields of a section that a person may set: all but what llmexp fills in itself."""
+    for name, info in model.model_fields.items():
+        told = info.json_schema_extra
+        if not (isinstance(told, dict) and told.get("filled_in")):
+            yield name, info
 
 
 def takes_several(path: str) -> bool:
@@ -114,7 +123,7 @@ def _first_unknown(kind: type[BaseModel], path: str) -> str | None:
     sections: tuple[type[BaseModel], ...] = (kind,)
     parts = path.split(".")
     for depth, name in enumerate(parts, start=1):
-        fields = [section.model_fields[name] for section in sections if name in section.model_fields]
+        fields = [info for section in sections for each, info in typed_fields(section) if each == name]
         if not fields:
             return ".".join(parts[:depth])
         sections = tuple(each for field in fields for each in types_of(field.annotation))

@@ -11,10 +11,11 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from llmexp.cli.hydra_private import chosen_by
 from llmexp.errors import ConfigError
+from llmexp.inputs.checkpoint import has_tokenizer
 from llmexp.inputs.instructions import SUFFIXES
+from llmexp.schema.model import RUN
 
 CONFIG_FILE = "config.json"
-TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
 # This is the tokenizer beside a model's weights.
 MODELS_OWN = "${model.path}"
 IDLE = f"data.tokenizer={MODELS_OWN}"
@@ -94,7 +95,7 @@ def _is_served(loader: ConfigLoader, words: Sequence[str]) -> bool:
 def _is_place(loader: ConfigLoader, group: str, value: str) -> bool:
     """Tell whether a value is a place and no option's name; options of other packages may contain folders."""
     inner, slash, name = value.rpartition("/")
-    if value.startswith((".", "/", "~")):
+    if value.startswith((".", "/", "~")) or (group == "model" and value.startswith(RUN)):
         return True
     if slash:
         return name not in loader.get_group_options(f"{group}/{inner}")
@@ -109,7 +110,7 @@ def _folder(place: str) -> str:
 def _may_have_tokenizer(place: str) -> bool:
     """Tell whether a folder has a tokenizer; True for a hub name, of which nothing is known here."""
     folder = Path(_folder(place)).expanduser()
-    return not folder.is_dir() or any((folder / name).is_file() for name in TOKENIZERS)
+    return not folder.is_dir() or has_tokenizer(folder)
 
 
 def _quoted(path: str) -> str:

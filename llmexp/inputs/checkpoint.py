@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from llmexp.errors import ConfigError
-from llmexp.schema import ModelConfig
+from llmexp.schema import HfModel, ModelConfig
 
 ONE_FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
+TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
 PICKLES = ("*.bin", "*.pt", "*.pth")
 # The first 8 bytes of a file are the length of its header, little-endian; safetensors refuses longer headers.
 LENGTH_BYTES, LONGEST_HEADER_BYTES = 8, 100_000_000
@@ -62,10 +63,20 @@ class Checkpoint:
 
 
 def local_checkpoint(model: ModelConfig) -> Checkpoint | None:
-    """Read the checkpoint that a run starts from, if it is a local folder; None for random weights and hub names."""
+    """Read the checkpoint that a run starts from, if it is a local folder.
+
+    None for random weights, hub names, and what another run has yet to make.
+    """
     found = model.checkpoint
+    if isinstance(found, HfModel) and found.made:
+        return None
     folder = Path(found.path).expanduser() if found else None
     return Checkpoint.read(folder) if folder and folder.is_dir() else None
+
+
+def has_tokenizer(folder: Path) -> bool:
+    """Tell whether a tokenizer lies beside the weights."""
+    return any((folder / name).is_file() for name in TOKENIZERS)
 
 
 def _tensors(folder: Path) -> dict[str, Stored]:

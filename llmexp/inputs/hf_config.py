@@ -11,9 +11,14 @@ from llmexp.schema import FamilyModel, HfModel
 
 
 def config_of(model: HfModel | FamilyModel) -> dict[str, Any] | None:
-    """Return what config.json says; None for a hub's name. Raise ConfigError where there is no such file."""
+    """Return what config.json says; None for a hub's name. Raise ConfigError where there is no such file.
+
+    Of a model that another run makes, it is what that run's plan says, whether the folder is there yet or not.
+    """
     if isinstance(model, FamilyModel):
         return model.config | {"model_type": model.architecture}
+    if model.made:
+        return model.made.config
     path = Path(model.path).expanduser()
     if not path.exists():
         if path.is_absolute() or model.path.startswith((".", "~")):

@@ -9,6 +9,9 @@ from pydantic import Field, model_validator
 from llmexp.schema.section import DottedPath, FolderPart, PositiveFloat, PositiveInt, Section, Tuple, whole
 from llmexp.schema.tagged import Tagged
 
+# In model=@NAME, before the name of the run of the same sweep that makes the model.
+RUN = "@"
+
 
 class _Model(Tagged):
     """The keys that all models share."""
@@ -95,6 +98,16 @@ class MixtralModel(SizedModel):
         return self
 
 
+class MadeModel(Section):
+    """The model that a run of the same sweep will leave, as far as the plan of that run says; model=@NAME names it."""
+
+    run: str = Field(description="id of the run that makes it")
+    folder: str = Field(description="where it lies below the folder of that run")
+    config: dict[str, Any] | None = Field(None, description="what its config.json will say; None if that is not known")
+    parameters: PositiveInt | None = None
+    tokenizer: bool = Field(False, description="a tokenizer will lie beside the weights")
+
+
 class HfModel(_Model):
     """A model of transformers, whose sizes are read from its config.json."""
 
@@ -111,6 +124,11 @@ class HfModel(_Model):
         ),
     )
     trust_remote_code: bool = False
+    made: MadeModel | None = Field(
+        None,
+        description="filled in for model=@NAME by the plan of the run with sweep.run_name=NAME",
+        json_schema_extra={"filled_in": True},
+    )
 
     @property
     def checkpoint(self) -> HfModel | None:

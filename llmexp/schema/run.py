@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from llmexp.schema.machine import HardwareConfig, NodeConfig
+from llmexp.schema.model import HfModel
 from llmexp.schema.runtime import RuntimeConfig
 from llmexp.schema.section import PositiveFloat, PositiveInt, Section, Seed
 from llmexp.schema.sweep import BudgetConfig, SweepConfig, TrackingConfig
@@ -85,6 +86,12 @@ class RunConfig(Section):
     def inputs(self) -> tuple[str, ...]:
         """The files and folders that the ranks read, as far as the configuration names any."""
         return ()
+
+    @property
+    def starts_from(self) -> HfModel | None:
+        """The model that another run of the sweep makes and this one starts from; None where it needs no other run."""
+        model = getattr(self, "model", None)
+        return model if isinstance(model, HfModel) and model.made else None
 
     @property
     def targets(self) -> tuple[str, ...]:

@@ -24,12 +24,18 @@ from llmexp.record.samples import RankSummary, Sample
 from llmexp.record.spans import TimeSpan
 from llmexp.report.row import Row
 from llmexp.report.section import ReportSection
-from llmexp.schema import RunConfig
+from llmexp.schema import MadeModel, RunConfig
 
 C = TypeVar("C", bound=RunConfig)
 P = TypeVar("P", bound=RunPlan)
 # Plans a command line with these words by key besides; None where they cannot be combined with it.
 PlanWith = Callable[[Mapping[str, str]], P | None]
+
+
+def source_words(config: RunConfig) -> str:
+    """Say which run of the sweep makes the model that this one starts from; an empty string where none does."""
+    model = config.starts_from
+    return f"the model that run {model.name} leaves in {model.path}" if model else ""
 
 
 class TaskPlanning(ABC, Generic[C, P]):
@@ -55,6 +61,13 @@ class TaskPlanning(ABC, Generic[C, P]):
     def describe(self, plan: P) -> dict[str, str]:
         """Return what `llmexp plan` prints beyond what all plans have, by label; empty values are left out."""
         return {}
+
+    def made_model(self, plan: P) -> MadeModel | None:
+        """Return the model that the run leaves, which other runs of its sweep can start from; None if it leaves none.
+
+        Only what is certain before it starts is said.
+        """
+        return None
 
     def fit(self, plan: P) -> Fit | None:
         """Return how the run is expected to fit its devices; None where that is not known."""

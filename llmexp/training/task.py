@@ -17,6 +17,7 @@ from llmexp.record.memory import Fit
 from llmexp.record.result import Doubt, DoubtKind, Metric, ResultPoint, RunResult, RunStatus
 from llmexp.record.samples import StepSample, TrainingSummary
 from llmexp.report.row import Row
+from llmexp.schema import MadeModel
 from llmexp.tasks.base import PlanWith, Task
 from llmexp.tasks.resolve import resolve
 from llmexp.training.advice.fitting import fitting
@@ -27,6 +28,7 @@ from llmexp.training.config import TrainingConfig
 from llmexp.training.convergence import divergence
 from llmexp.training.describe import describe, precision_note
 from llmexp.training.largest_batch import next_trial, points_of, settled, with_batch
+from llmexp.training.made import made_model
 from llmexp.training.outside_metrics import all_metrics
 from llmexp.training.over_steps import skipped_words
 from llmexp.training.plan.fit import fit_of
@@ -61,7 +63,7 @@ class Training(Task[TrainingConfig, TrainingPlan]):
     curves = ("loss",)
     row_type = TrainingRow
     trains = True
-    brief = ("batch",)
+    brief = ("source", "batch")
     trained_type = TrainedRun
     section_type = TrainingSection
 
@@ -84,6 +86,10 @@ class Training(Task[TrainingConfig, TrainingPlan]):
     def describe(self, plan: TrainingPlan) -> dict[str, str]:
         """Describe atoms, degrees, batch, steps, precision, parameters and weights."""
         return describe(plan)
+
+    def made_model(self, plan: TrainingPlan) -> MadeModel | None:
+        """Return the whole model that the first repeat saves."""
+        return made_model(plan)
 
     def fit(self, plan: TrainingPlan) -> Fit | None:
         """Return how the run fits by its training state, which is certain, and by an estimate of its activations."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,12 +13,12 @@ from llmexp.inputs import files
 from llmexp.inputs.architecture.fields import UncountedError
 from llmexp.inputs.architecture.model import Architecture
 from llmexp.inputs.architecture.reading import read_architecture
-from llmexp.inputs.checkpoint import Checkpoint
+from llmexp.inputs.checkpoint import Checkpoint, has_tokenizer
 from llmexp.inputs.shape import shape_of
 from llmexp.record.reading import read_json
-from llmexp.schema import FamilyModel, HfModel, ModelConfig, SizedModel
+from llmexp.schema import FamilyModel, HfModel, MadeModel, ModelConfig, SizedModel
+from llmexp.schema.model import RUN
 
-TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
 # The names of config.json for a size; the second ones are GPT-2's.
 _NAMES = {
@@ -76,7 +76,7 @@ class CheckpointModel:
     parameters: int
     folder: Path
     digest: str
-    """Of the weights, and of all other files."""
+    """Of the weights, and of all other files; before another run has made them, the id of that run."""
     architecture_read: Architecture | None = None
     """Its layers by kind; None where llmexp does not know them, so that their cache is taken to be grouped heads."""
 
@@ -92,6 +92,8 @@ def served_model(model: ModelConfig) -> ServedModel:
             "given by their sizes, such as model=7b"
         )
     folder = Path(model.path).expanduser()
+    if model.made:
+        return _of_run(model, model.made, folder)
     if not folder.is_dir():
         raise ConfigError(
             f"model.path={model.path}: task=serve needs a local folder, and this is not one: download the model first "
@@ -109,9 +111,26 @@ def weight_parameters(model: ServedModel) -> int:
     return shape.parameters
 
 
+def _of_run(model: HfModel, made: MadeModel, folder: Path) -> CheckpointModel:
+    """Return the checkpoint that a run of the sweep makes, as its plan says."""
+    lacks = {
+        "config.json": made.config is not None,
+        "number of parameters": made.parameters is not None,
+        "tokenizer": made.tokenizer,
+    }
+    if lacking := [what for what, known in lacks.items() if not known]:
+        raise ConfigError(
+            f"model={RUN}{model.name}: the plan of the run that makes it says nothing of its {lacking[0]}, which a "
+            "server needs: run that first, and serve model=<its folder>"
+        )
+    assert made.config is not None
+    assert made.parameters is not None
+    return _of_config(model, made.config, folder, made.parameters, made.run)
+
+
 def _of_folder(model: HfModel, folder: Path) -> CheckpointModel:
     checkpoint = Checkpoint.read(folder)
-    if not any((folder / name).is_file() for name in TOKENIZERS):
+    if not has_tokenizer(folder):
         raise ConfigError(
             f"model.path={model.path}: it has no tokenizer, which every server needs: save one there "
             "(tokenizer.save_pretrained)"
@@ -120,6 +139,20 @@ def _of_folder(model: HfModel, folder: Path) -> CheckpointModel:
         config = read_json(folder / "config.json")
     except (OSError, ValueError) as error:
         raise ConfigError(f"model.path={model.path}: config.json cannot be read: {error}") from None
+    parameters = sum(prod(stored.shape) for stored in checkpoint.tensors.values())
+    return _of_config(model, config, folder, parameters, _digest(checkpoint))
+
+
+def as_found(model: CheckpointModel) -> CheckpointModel:
+    """Return the checkpoint with the digest of its files, which are not there yet when another run makes them."""
+    return replace(model, digest=_digest(Checkpoint.read(model.folder)))
+
+
+def _digest(checkpoint: Checkpoint) -> str:
+    return f"{checkpoint.digest}-{files.digest(beside_weights(checkpoint.folder))}"
+
+
+def _of_config(model: HfModel, config: dict[str, Any], folder: Path, parameters: int, digest: str) -> CheckpointModel:
     sizes = {size: _size(config, names, model.path) for size, names in _NAMES.items()}
     return CheckpointModel(
         name=model.name,
@@ -129,9 +162,9 @@ def _of_folder(model: HfModel, folder: Path) -> CheckpointModel:
         num_kv_heads=config.get("num_key_value_heads") or sizes["num_heads"],
         head_dim=config.get("head_dim") or sizes["hidden_size"] // sizes["num_heads"],
         max_positions=sizes["max_positions"],
-        parameters=sum(prod(stored.shape) for stored in checkpoint.tensors.values()),
+        parameters=parameters,
         folder=folder.absolute(),
-        digest=f"{checkpoint.digest}-{files.digest(beside_weights(folder))}",
+        digest=digest,
         architecture_read=_architecture(config),
     )
 

@@ -8,8 +8,11 @@ from __future__ import annotations
 from typing import Literal
 
 from llmexp.errors import ConfigError
+from llmexp.inputs.byte_tokens import BYTE_VOCABULARY, BYTES
+from llmexp.inputs.hf_config import config_of
 from llmexp.method import Techniques
-from llmexp.training.config import TrainingConfig
+from llmexp.schema import ModelConfig, SizedModel
+from llmexp.training.config import TrainingConfig, WrittenData
 from llmexp.training.plan.dims import ParallelDims
 
 Kept = Literal["adapter", "model"]
@@ -21,6 +24,24 @@ def kept_weights(config: TrainingConfig, techniques: Techniques) -> tuple[Kept, 
     adapter = techniques.adapter is not None and (config.model.checkpoint is not None if asked is None else asked)
     kept: list[Kept] = ["adapter"] if adapter else []
     return (*kept, "model") if config.task.save_model else tuple(kept)
+
+
+def kept_tokenizer(config: TrainingConfig) -> str:
+    """Return whose tokenizer a saved model gets: a folder, a hub name, `bytes`, or '' for none.
+
+    A checkpoint keeps its own. Random tokens have none: a vocabulary that has room gets that of bytes, so that the
+    model can read text and be served.
+    """
+    if config.model.checkpoint:
+        return config.model.checkpoint.path
+    if isinstance(config.data, WrittenData):
+        return config.data.tokenizer
+    return BYTES if _vocab_size(config.model) >= BYTE_VOCABULARY else ""
+
+
+def _vocab_size(model: ModelConfig) -> int:
+    found = model.vocab_size if isinstance(model, SizedModel) else (config_of(model) or {}).get("vocab_size")
+    return found if isinstance(found, int) else 0
 
 
 def check_keeping(config: TrainingConfig, techniques: Techniques, dims: ParallelDims, *, engine_keeps: bool) -> None:

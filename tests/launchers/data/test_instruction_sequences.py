@@ -15,11 +15,12 @@ from marks import slow
 from planning import Measurement, make_plan
 
 from llmexp.errors import ConfigError
+from llmexp.inputs.byte_tokens import END_OF_DOCUMENT
 from llmexp.inputs.instructions import Message
 from llmexp.launchers.data import loader
 from llmexp.launchers.data.instructions import example
 from llmexp.launchers.data.sequences import IGNORED, Sequences
-from llmexp.launchers.data.tokenizers import END_OF_DOCUMENT, Bytes, OfTransformers
+from llmexp.launchers.data.tokenizers import Bytes, OfTransformers
 from llmexp.training.config import InstructionsData
 
 CPU = torch.device("cpu")

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from llmexp.errors import ConfigError
+from llmexp.inputs.byte_tokens import END_OF_DOCUMENT
 from llmexp.launchers.data import loader
 from llmexp.launchers.data.sequences import IGNORED, Sequences
-from llmexp.launchers.data.tokenizers import END_OF_DOCUMENT
 from llmexp.record.result import Batch
 from llmexp.training.config import DataConfig, HfData, SyntheticData, TextData
 from llmexp.training.plan.seq_len_schedule import LengthSchedule
