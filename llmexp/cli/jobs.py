@@ -23,6 +23,7 @@ from llmexp.cli.compose import Composer
 from llmexp.cli.counting import counted
 from llmexp.cli.explain import explain
 from llmexp.cli.hydra_private import multiplied
+from llmexp.cli.named_runs import NAME, NamedRuns, check_names, in_order
 from llmexp.cli.overrides import accept, as_typed
 from llmexp.cli.typed import typed
 from llmexp.errors import ConfigError, DegreesError
@@ -63,7 +64,10 @@ def plan_jobs(loader: ConfigLoader, master: DictConfig) -> list[Job]:
     for reason in impossible:
         print(f"llmexp: left out: {reason}", file=sys.stderr)
     check_that_all_counts(list(jobs.values()))
-    return told_apart(list(jobs.values()))
+    plans = in_order([job.plan for job in jobs.values()])
+    found = told_apart([Job(jobs[plan.id].overrides, plan) for plan in plans])
+    check_names([job.plan for job in found])
+    return found
 
 
 def choices_of(loader: ConfigLoader, master: DictConfig) -> list[list[str]]:
@@ -75,7 +79,8 @@ def choices_of(loader: ConfigLoader, master: DictConfig) -> list[list[str]]:
     if not OmegaConf.select(master, "sweep.control"):
         return choices
     twice = next((choice for choice in choices if f"method={NAIVE}" in as_typed(choice)), choices[0])
-    return [*choices, [*twice, "control=true"]]
+    unnamed = [word for word, plain in zip(twice, as_typed(twice), strict=True) if not plain.startswith(f"{NAME}=")]
+    return [*choices, [*unnamed, "control=true"]]
 
 
 def answers(
@@ -83,13 +88,22 @@ def answers(
 ) -> Iterator[tuple[Sequence[str], RunPlan | ConfigError]]:
     """Yield for each run its overrides with its plan, or with the error that says why it has none."""
     composer = Composer(loader, master, _words(master))
-    for overrides in counted("planning run", choices):
+
+    def compose(place: int) -> dict[str, Any]:
         try:
-            yield overrides, plan_of(composer.container(overrides), words_of(loader, master.hydra, overrides))
+            return composer.container(choices[place])
+        except (HydraException, OmegaConfBaseException) as error:
+            raise explain(error) from None
+
+    def plan(container: Mapping[str, Any], overrides: Sequence[str]) -> RunPlan:
+        return plan_of(container, words_of(loader, master.hydra, overrides))
+
+    runs = NamedRuns(choices, compose, plan)
+    for place, overrides in enumerate(counted("planning run", choices)):
+        try:
+            yield overrides, runs.plan(place)
         except ConfigError as error:
             yield overrides, error
-        except (HydraException, OmegaConfBaseException) as error:
-            yield overrides, explain(error)
 
 
 def _words(master: DictConfig) -> list[str]:
@@ -216,7 +230,11 @@ def check_that_all_counts(jobs: Sequence[Job]) -> None:
 
 
 def _check_one_sweep(first: RunPlan, plan: RunPlan) -> None:
-    if any(
-        getattr(plan.config, section) != getattr(first.config, section) for section in ("sweep", "tracking", "budget")
-    ):
+    if _of_sweep(plan) != _of_sweep(first):
         raise ConfigError("sweep.name, sweep.outputs, tracking and budget apply to a whole sweep: give each one value")
+
+
+def _of_sweep(plan: RunPlan) -> tuple[Any, ...]:
+    """Return what all runs of a sweep share: all of its settings but a run's own name."""
+    config = plan.config
+    return config.sweep.model_copy(update={"run_name": None}), config.tracking, config.budget

@@ -15,6 +15,7 @@ from llmexp.launch.detect import described, detect
 from llmexp.machine import bf16
 from llmexp.method import atom_codes, atom_of
 from llmexp.plugins import CONF
+from llmexp.schema.model import RUN
 
 
 def register() -> None:
@@ -29,7 +30,7 @@ def register() -> None:
         "quickest_launcher": lambda device: "fork" if device == "cpu" else "spawn",
         "detected_gpu": _detected_gpu,
         "server_python": server_python,
-        "model_name": lambda path: Path(os.path.abspath(path)).name if path else "hf",
+        "model_name": _model_name,
         "atom_codes": lambda: ", ".join(atom_codes()),
         "atoms": lambda: "\n  ".join(f"{atom.code:<5}{atom.help}" for atom in map(atom_of, atom_codes())),
     }
@@ -42,6 +43,13 @@ def server_python(name: str) -> str | None:
     data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
     made = data / "llmexp" / "servers" / name / "bin" / "python"
     return os.environ.get(f"LLMEXP_{name.upper()}_PYTHON") or (str(made) if made.exists() else None)
+
+
+def _model_name(path: str | None) -> str:
+    """Return the name of a model by its place: a folder's own, or that of the run of the sweep that makes it."""
+    if not path:
+        return "hf"
+    return path.removeprefix(RUN) if path.startswith(RUN) else Path(os.path.abspath(path)).name
 
 
 def _detected_gpu(field: str) -> Any:

@@ -12,7 +12,11 @@ NOT_MEASURED = ("node", "tracking", "sweep", "budget", "force", "rerun")
 _PROGRAM = "engine.options.command="
 # Model and method are shown beside the words, the experiment is the sweep's name, and the launcher changes nothing that
 # is measured.
-_NOT_NAMED = re.compile(rf"\+*((model|method|experiment|detach|engine\.python)=|({'|'.join(NOT_MEASURED)}|hydra)[=./])")
+# A run's own name in its sweep tells it from others, though nothing is measured by it.
+_NOT_NAMED = re.compile(
+    r"\+*(?!sweep\.run_name=)((model|method|experiment|detach|engine\.python)=|"
+    rf"({'|'.join(NOT_MEASURED)}|hydra)[=./])"
+)
 
 
 def distinguishing_overrides(overrides: Iterable[str], name_fields: Iterable[str]) -> list[str]:

@@ -87,6 +87,8 @@ class PlanFile(Record):
     label: str = Field(
         "", description="what tells this run from others of its sweep with the same name fields, as a person types it"
     )
+    awaited: bool = Field(False, description="other runs of the sweep start from the model that this one makes")
+    started_from: str = Field("", description="digest of another run's weights, as this one found them at its start")
     config: RunConfig
     written_by: str = Field("", description="llmexp's version")
 

@@ -8,6 +8,14 @@ from pydantic import Field
 
 from llmexp.schema.section import Names, PositiveFloat, Section
 
+RunName = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$",
+        json_schema_extra={"kind": "a name of at most 100 letters, digits, '.', '_' and '-'"},
+    ),
+]
+
 
 class TrackingConfig(Section):
     """The tracker that results are copied to; the run's folder always has them."""
@@ -36,6 +44,10 @@ class SweepConfig(Section):
         ),
     ]
     outputs: str = "outputs"
+    run_name: RunName | None = Field(
+        None,
+        description="names this run in its sweep, so that others start from the model that it saves: model=@NAME",
+    )
     control: bool = Field(
         False,
         description=("measure one run twice, Naive if present: how far apart are two measurements of the same thing?"),

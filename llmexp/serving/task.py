@@ -35,7 +35,7 @@ from llmexp.serving.report.over_time import draw_times
 from llmexp.serving.report.section import ServingSection
 from llmexp.serving.request_spans import request_spans
 from llmexp.serving.series import LATENCY_COLUMNS, latency_columns, server_series
-from llmexp.tasks.base import PlanWith, Task
+from llmexp.tasks.base import PlanWith, Task, source_words
 
 
 class Serve(Task[ServingRunConfig, ServingPlan]):
@@ -63,6 +63,7 @@ class Serve(Task[ServingRunConfig, ServingPlan]):
         serve = plan.config.serve
         work = plan.comparison_key
         return {
+            "source": source_words(plan.config),
             **{name: work[name] for name in ("loads", "prefix", "trace", "adapters", "turns") if work[name]},
             "requests": f"{serve.requests} of each load, in: {work['prompt']}, out: {work['output']}",
             "prediction": "" if plan.predicted or plan.skip else f"none: {unpredicted(plan)}",

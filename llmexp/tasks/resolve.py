@@ -12,7 +12,8 @@ from llmexp.record.plan import RunPlan
 from llmexp.record.skip import Skip, SkipCode
 from llmexp.record.tracking_uri import check_uri
 from llmexp.registry import get_engine, get_task, get_tracker
-from llmexp.schema import RunConfig
+from llmexp.schema import HfModel, RunConfig
+from llmexp.schema.model import RUN
 from llmexp.version import __version__
 
 
@@ -34,6 +35,7 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
     if config.hardware.calibration not in (AUTO, NONE):
         read_limits(Path(config.hardware.calibration))
     _check_order(config)
+    _check_source(config)
     plan: RunPlan = task.plan(config)
     _check_fits_nodes(plan)
     said = {"overrides": list(overrides), "written_by": __version__}
@@ -53,6 +55,16 @@ def _check_order(config: RunConfig) -> None:
         raise ConfigError(
             f"measure.order=interleaved: hardware.nodes={config.hardware.nodes}, and a run on several machines holds "
             f"them for all its repeats: set hardware.nodes=1 or measure.order=run_by_run"
+        )
+
+
+def _check_source(config: RunConfig) -> None:
+    """Raise ConfigError for model=@NAME outside a sweep, in which no run could have that name."""
+    model = getattr(config, "model", None)
+    if isinstance(model, HfModel) and model.path.startswith(RUN) and not model.made:
+        raise ConfigError(
+            f"model={model.path} names another run of the same sweep, and this is one run: name the folder of the "
+            "model that it saved"
         )
 
 

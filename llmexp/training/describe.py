@@ -6,6 +6,7 @@ from typing import Any
 
 from llmexp.machine import bf16, processor
 from llmexp.schema.run import PYTHON
+from llmexp.tasks.base import source_words
 from llmexp.training.config import TrainingConfig
 from llmexp.training.config.run import FIT_TRIES, BatchConfig
 from llmexp.training.plan.artifacts import kept_weights
@@ -37,9 +38,15 @@ def describe(plan: TrainingPlan) -> dict[str, str]:
         "prediction": "" if plan.predicted or plan.skip else f"none: {unpredicted(plan)}",
         "what if": sensitivity_words(plan),
         "memory": _unbuilt(plan, "memory") + _known_elsewhere(plan),
-        "weights": f"the checkpoint {config.model.checkpoint.path}" if config.model.checkpoint else "",
+        "source": source_words(config),
+        "weights": _weights(config),
         "leaves": ", ".join(f"repeat.0/{name}" for name in kept_weights(config, plan.techniques)),
     }
+
+
+def _weights(config: TrainingConfig) -> str:
+    checkpoint = None if config.starts_from else config.model.checkpoint
+    return f"the checkpoint {checkpoint.path}" if checkpoint else ""
 
 
 def precision_note(config: TrainingConfig) -> str:

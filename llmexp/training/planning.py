@@ -15,6 +15,7 @@ from llmexp.record.run_id import identity
 from llmexp.record.skip import Skip, SkipCode
 from llmexp.registry import get_engine
 from llmexp.schema import SizedModel
+from llmexp.schema.model import RUN
 from llmexp.training.config import DataConfig, InstructionsData, TextData, TrainingConfig
 from llmexp.training.engine import TrainingEngine
 from llmexp.training.knobs import (
@@ -175,12 +176,24 @@ def _check_targets(config: TrainingConfig, techniques: Techniques, shape: ModelS
 def _contents(config: TrainingConfig) -> dict[str, str]:
     """Return the digests of the checkpoint and of the data files; raises ConfigError for errors in them."""
     for key, place in config.data.places.items():
-        files.check_place(key, place)
+        _check_place(config, key, place)
     checkpoint, paths = local_checkpoint(config.model), _data_files(config.data)
     found = ({"checkpoint": checkpoint.digest} if checkpoint else {}) | ({"data": files.digest(paths)} if paths else {})
     if isinstance(config.data, InstructionsData) and config.data.files:
         instructions.check(paths)
     return found
+
+
+def _check_place(config: TrainingConfig, key: str, place: str) -> None:
+    model = config.starts_from
+    if model is None or place != model.path:
+        return files.check_place(key, place)
+    assert model.made
+    if not model.made.tokenizer:
+        raise ConfigError(
+            f"model={RUN}{model.name} will have no tokenizer beside it: set {key}=<folder or hub name, or bytes>"
+        )
+    return None
 
 
 def _data_files(data: DataConfig) -> list[Path]:
