@@ -24,6 +24,7 @@ from llmexp.errors import LlmexpError
 from llmexp.record.plan import RunPlan
 from llmexp.record.writing import now
 from llmexp.sweep.interleaved import check_one_driver
+from llmexp.sweep.levels import levels
 from llmexp.sweep.measuring import folder_of, joined, measure
 from llmexp.sweep.runner import Runner
 from llmexp.sweep.search.searching import Searched
@@ -110,6 +111,12 @@ class RunsByLauncher:
     def run(self, plans: Sequence[RunPlan]) -> Sequence[bool]:
         """Measure the plans and return for each whether it went well."""
 
+        well: dict[str, bool] = {}
+        for level in levels(plans):
+            well |= zip((plan.id for plan in level), self._settled(level), strict=True)
+        return [well[plan.id] for plan in plans]
+
+    def _settled(self, plans: Sequence[RunPlan]) -> Sequence[bool]:
         def attempt(places: Sequence[int]) -> Sequence[bool | None]:
             self._task.plans = [plans[place] for place in places]
             words = [self._overrides[plan.id] for plan in self._task.plans]

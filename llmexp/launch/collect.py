@@ -156,6 +156,7 @@ def _result(
         points=[*task.points_of_trials(trials_of(folder)), *answer.points],
         stability=answer.stability,
         repeats=len(answer.finished),
+        started_from=plan.started_from,
         what_ran=redact_all(first.what_ran) if first else {},
         environment=redact_all(_environment(answer.finished, environment)),
         command=plan.rerun_command,

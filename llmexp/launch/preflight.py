@@ -15,6 +15,7 @@ from llmexp.launch.ending import Ending, skipped
 from llmexp.launch.runtime import Runtime
 from llmexp.launch.server_address import key_headers
 from llmexp.launch.server_answer import why_no_answer
+from llmexp.launch.source import missing_model
 from llmexp.machine.accelerators.here import gpus, vendor, visible_gpus
 from llmexp.machine.memory import host_memory_bytes
 from llmexp.record.installed import OLDEST_PYTHON, installs, version_of
@@ -29,7 +30,7 @@ CHECK_S = 60.0
 def preflight(plan: RunPlan, node: Detected) -> Ending | None:
     """Return why the run need not start on this node, or None."""
     elsewhere = other_hardware(plan, node)
-    if skip := certain_skip(plan, None if elsewhere else node):
+    if skip := certain_skip(plan, None if elsewhere else node) or missing_model(plan):
         return skipped(skip)
     unable = elsewhere or other_gpus(plan) or missing_libraries(plan) or no_answer(plan)
     if unable:

@@ -25,6 +25,7 @@ from llmexp.launch.preflight import preflight
 from llmexp.launch.prepare import prepare
 from llmexp.launch.progress import Progress
 from llmexp.launch.runtime import Runtime
+from llmexp.launch.source import with_source
 from llmexp.launch.spawn import agent_log
 from llmexp.launch.stack import stack_digest
 from llmexp.launch.trials import add_trial, is_one_more_trial, settle, spent_trials
@@ -109,7 +110,7 @@ def _attempt(plan: RunPlan, folder: RunFolder, turns: Turns) -> RunInTurns:
     try:
         unable = preflight(plan, detect())
         if not unable:
-            plan, unable = settle(plan, folder, run_one)
+            plan, unable = settle(with_source(plan), folder, run_one)
             folder.write(folder.plan_path, plan)
         ending = unable or (yield from _run_repeats(plan, folder, turns))
     except LlmexpError as error:

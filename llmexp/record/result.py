@@ -218,6 +218,7 @@ class RunResult(Record):
     turns: list[Turn] = Field(default_factory=list, description="the repeats that were begun; none in older results")
     stability: Stability | None = Field(None, description="None where nothing was measured")
     points: list[ResultPoint] = Field(default_factory=list, description="further answers, where a run gives several")
+    started_from: str = Field("", description="digest of the weights of the run that it started from, by model=@NAME")
     what_ran: Account = Field(default_factory=WhatRan)
     environment: dict[str, Any] = Field(default_factory=dict)
     command: str

@@ -19,6 +19,7 @@ class SkipCode(StrEnum):
     MEMORY = "memory"
     PREDICTED = "predicted"
     SOFTWARE = "software"
+    SOURCE = "source"
 
 
 class Skip(Record):
@@ -28,7 +29,7 @@ class Skip(Record):
         description=(
             "unsupported: the engine, or a setting, cannot do it; ranks: more than the hardware has; launcher: it does "
             "not start such ranks; memory: certainly more than there is; predicted: a smaller run ran out of memory; "
-            "software: a server or a compiler is missing here"
+            "software: a server or a compiler is missing here; source: the run that it starts from left no model"
         )
     )
     reason: str

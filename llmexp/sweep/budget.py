@@ -8,6 +8,7 @@ from itertools import accumulate
 from llmexp.errors import ConfigError
 from llmexp.schema import BudgetConfig
 from llmexp.sweep.cost import Cost, time_on_devices
+from llmexp.sweep.levels import maker_of
 
 
 def within_budget(costs: Sequence[Cost], budget: BudgetConfig) -> list[bool]:
@@ -23,12 +24,24 @@ def within_budget(costs: Sequence[Cost], budget: BudgetConfig) -> list[bool]:
             _check(costs, amounts, unit, limit)
         fitting = _cheapest(amounts, limit)
         allowed = [both and fits for both, fits in zip(allowed, fitting, strict=True)]
+    allowed = _with_makers(costs, allowed)
     if not any(allowed):
         least = min(costs, key=lambda cost: float("inf") if cost.held_s is None else cost.held_s)
         raise ConfigError(
             f"{_words(limits)} allows no run: the cheapest, {least.plan.name}, is expected to take {_amount(least)}"
         )
     return allowed
+
+
+def _with_makers(costs: Sequence[Cost], allowed: Sequence[bool]) -> list[bool]:
+    """Leave out too what starts from a run that is left out; such runs come after it."""
+    left_out: set[str] = set()
+    found = []
+    for cost, fits in zip(costs, allowed, strict=True):
+        stays = fits and maker_of(cost.plan) not in left_out
+        left_out |= set() if stays else {cost.plan.id}
+        found.append(stays)
+    return found
 
 
 def left_out_line(costs: Sequence[Cost], allowed: Sequence[bool]) -> str:

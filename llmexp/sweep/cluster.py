@@ -117,7 +117,7 @@ def _is_kept(plan: RunPlan, folder: RunFolder) -> bool:
     if earlier is None:
         return False
     device = recorded_device_model(earlier.environment, plan.config.hardware.device)
-    again = why_again(plan.config, folder, earlier, stack_digest(plan, device))
+    again = why_again(plan, folder, earlier, stack_digest(plan, device))
     said = f"{earlier.status} already, {earlier.ended_at}; rerun=all measures again"
     print(
         f"{folder.path.name}: {f'again, {again}' if again else said + restored_plan(plan, folder, earlier)}", flush=True

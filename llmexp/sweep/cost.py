@@ -257,7 +257,7 @@ def _is_kept(plan: RunPlan, folder: RunFolder) -> bool:
 
     with suppress(RecordError):
         earlier = folder.result()
-        return earlier is not None and why_again(plan.config, folder, earlier, stack_digest(plan)) is None
+        return earlier is not None and why_again(plan, folder, earlier, stack_digest(plan)) is None
     return False
 
 

@@ -9,6 +9,7 @@ from llmexp.launch.detect import detect
 from llmexp.record.plan import RunPlan
 from llmexp.sweep.concurrent_runs import run_all, worth_it
 from llmexp.sweep.interleaved import measure_in_turns
+from llmexp.sweep.levels import levels
 from llmexp.sweep.measuring import attempted, folder_of, joined, measure
 from llmexp.sweep.share import settle
 
@@ -16,7 +17,7 @@ from llmexp.sweep.share import settle
 class RunsHere:
     """Measures one run after the other, or several at a time where they leave GPUs free.
 
-    Runs whose repeats are interleaved come last.
+    Runs come after those whose models they start from, and runs whose repeats are interleaved come last.
     """
 
     measures_here = True
@@ -31,7 +32,9 @@ class RunsHere:
             return None
         whole = [plan for plan in plans if not plan.config.is_interleaved]
         in_turns = [plan for plan in plans if plan.config.is_interleaved]
-        well = dict(zip((plan.id for plan in whole), self._run_by_run(whole), strict=True))
+        well: dict[str, bool] = {}
+        for level in levels(whole):
+            well |= zip((plan.id for plan in level), self._run_by_run(level), strict=True)
         well |= zip((plan.id for plan in in_turns), self._interleaved(in_turns), strict=True)
         return [well[plan.id] for plan in plans]
 

@@ -16,6 +16,7 @@ from tempfile import mkdtemp
 
 from llmexp.errors import LlmexpError
 from llmexp.launch.display import say
+from llmexp.launch.source import missing_model
 from llmexp.record.folder import RunFolder
 from llmexp.record.lock import living_holder
 from llmexp.record.plan import RunPlan
@@ -47,13 +48,18 @@ class Pace:
         return plan.config.measure.repeats * (self.other_s + slower * self.samples_s(plan))
 
 
+def _may_be_piloted(plan: RunPlan) -> bool:
+    """Tell whether a pilot could start: not from the model of a run that has yet to make it."""
+    return plan.config.sweep.pilot and missing_model(plan) is None
+
+
 def piloted(costs: Sequence[Cost]) -> list[Cost]:
     """Return the costs, those that were unknown by pilots: as the run's own samples, or by the FLOPs of another's.
 
     A budget is not kept by the FLOPs of others: under one, every run has a pilot of its own.
     """
     limited = costs[0].plan.config.budget.limits
-    unknown = [cost.plan for cost in costs if cost.source in UNMEASURED and cost.plan.config.sweep.pilot]
+    unknown = [cost.plan for cost in costs if cost.source in UNMEASURED and _may_be_piloted(cost.plan)]
     pilots = [(plan, pilot) for plan in unknown if (pilot := get_task(plan.config.task.name).pilot(plan))]
     if limited:
         paces = {plan.id: _measured(pilot) for plan, pilot in pilots}

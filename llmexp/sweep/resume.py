@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from llmexp.errors import DamagedError, RecordError
+from llmexp.launch.source import lost_model, other_source
 from llmexp.record.folder import RunFolder
 from llmexp.record.plan import RunPlan, overrides_of
 from llmexp.record.result import RunResult, RunStatus
 from llmexp.record.skip import Skip, SkipCode
 from llmexp.record.writing import now
 from llmexp.registry import get_task
-from llmexp.schema import RunConfig
 
 LOST_RESULT = "its result.json is damaged"
 
@@ -25,7 +25,7 @@ def why_run(plan: RunPlan, folder: RunFolder, stack: str, began: str | None) -> 
         return LOST_RESULT
     if earlier is None:
         return "it was interrupted before its result was written" if folder.state() == RunStatus.KILLED else ""
-    return None if is_anothers(earlier, began) else why_again(plan.config, folder, earlier, stack)
+    return None if is_anothers(earlier, began) else why_again(plan, folder, earlier, stack)
 
 
 def is_anothers(earlier: RunResult, began: str | None) -> bool:
@@ -36,11 +36,12 @@ def is_anothers(earlier: RunResult, began: str | None) -> bool:
     return began is not None and began <= earlier.ended_at <= now() and earlier.status is not RunStatus.KILLED
 
 
-def why_again(config: RunConfig, folder: RunFolder, earlier: RunResult, stack: str) -> str | None:
+def why_again(plan: RunPlan, folder: RunFolder, earlier: RunResult, stack: str) -> str | None:
     """Say why a run is measured again although it has a result; None to keep the result.
 
     `stack` is the digest of what would run it now.
     """
+    config = plan.config
     if config.rerun == "all":
         return "rerun=all"
     if earlier.status is RunStatus.SKIPPED and config.force:
@@ -54,8 +55,9 @@ def why_again(config: RunConfig, folder: RunFolder, earlier: RunResult, stack: s
             "libraries, device or llmexp's own code have changed since: "
             f"its stack is {earlier.stack}, now it is {stack}"
         )
-    lost = folder.lost_samples(earlier)
-    return f"its {lost} is missing" if lost else None
+    if lost := folder.lost_samples(earlier):
+        return f"its {lost} is missing"
+    return other_source(plan, earlier) or (lost_model(plan, folder) if earlier.status is RunStatus.SUCCESS else None)
 
 
 def restored_plan(plan: RunPlan, folder: RunFolder, earlier: RunResult) -> str:

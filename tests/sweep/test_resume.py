@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,9 +12,13 @@ from llmexp.sweep.resume import is_anothers, why_again
 from llmexp.training.plan.training_plan import TrainingPlan
 
 
-class Config:
+class Plan:
+    """Of a run that starts from no other, and from which none starts."""
+
+    awaited = False
+
     def __init__(self, rerun: str, force: bool) -> None:
-        self.rerun, self.force = rerun, force
+        self.config = SimpleNamespace(rerun=rerun, force=force, starts_from=None)
 
 
 def again(rerun: str, status: RunStatus, stack: str = "now", force: bool = False) -> str | None:
@@ -27,7 +32,7 @@ def again(rerun: str, status: RunStatus, stack: str = "now", force: bool = False
         batch=Batch(micro=1, accumulation=1, global_=1),
         seq_len=2,
     )
-    return why_again(Config(rerun, force), RunFolder("nowhere"), earlier, stack)  # type: ignore[arg-type]
+    return why_again(Plan(rerun, force), RunFolder("nowhere"), earlier, stack)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("status", RunStatus)
