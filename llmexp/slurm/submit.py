@@ -6,7 +6,7 @@ import math
 import re
 import secrets
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stderr
 from importlib.util import find_spec
 from io import StringIO
@@ -45,13 +45,18 @@ def check_submitit() -> None:
         raise ConfigError(f"hydra/launcher=slurm needs submitit: {installs('slurm')}")
 
 
-def submit(planned: Sequence[Planned], options: SlurmOptions, module: str) -> list[Submitted]:
+def submit(
+    planned: Sequence[Planned], options: SlurmOptions, module: str, after: Mapping[str, str] | None = None
+) -> list[Submitted]:
     """Queue all runs; each job is `python -m module SWEEP NAME`, where NAME is its submission's name.
+
+    `after` has the number of the job, by the id of a run, that has to end before the run's own job begins. However it
+    ends: the run itself then says why it cannot start, where a job that is never released would say nothing.
 
     Raises ConfigError with sbatch's message where it refuses.
     """
     submitted: list[Submitted] = []
-    for asked, runs in _arrays(planned, options):
+    for asked, runs in _arrays(planned, options, after or {}):
         for plan, folder in runs:
             folder.write(folder.plan_path, plan)
         intents = _intents([folder for _, folder in runs])
@@ -104,19 +109,30 @@ def _memory(plan: RunPlan) -> str | None:
     return f"{math.ceil(plan.ranks_per_node * (plan.memory.host + PROCESS_BYTES) / GIB)}G"
 
 
-def _arrays(planned: Sequence[Planned], options: SlurmOptions) -> Iterator[tuple[dict[str, Any], list[Planned]]]:
+def _arrays(
+    planned: Sequence[Planned], options: SlurmOptions, after: Mapping[str, str]
+) -> Iterator[tuple[dict[str, Any], list[Planned]]]:
     """Group runs with the same request, at most as many as one array may have."""
     groups: dict[str, tuple[dict[str, Any], list[Planned]]] = {}
     setup = [*options.setup, *_code(planned)]
     on_gpus = any(plan.config.hardware.device == "cuda" for plan, _ in planned)
     shares = cores_a_gpu(options.partition) if on_gpus else []
     for plan, folder in planned:
-        asked = asked_of(plan, options, shares) | {"setup": setup}
+        asked = _released_after(asked_of(plan, options, shares), after.get(plan.id)) | {"setup": setup}
         groups.setdefault(repr(asked), (asked, []))[1].append((plan, folder))
     longest = max_array_size() or len(planned)
     for asked, runs in groups.values():
         size = {"array_parallelism": len(runs)} | asked
         yield from ((size, runs[start : start + longest]) for start in range(0, len(runs), longest))
+
+
+def _released_after(asked: dict[str, Any], job: str | None) -> dict[str, Any]:
+    """Return the request of a run that waits for the end of another job, besides what the user lets it wait for."""
+    if job is None:
+        return asked
+    extra = asked["additional_parameters"]
+    waits = ",".join(filter(None, [extra.get("dependency"), f"afterany:{job}"]))
+    return asked | {"additional_parameters": extra | {"dependency": waits}}
 
 
 def _code(planned: Sequence[Planned]) -> list[str]:

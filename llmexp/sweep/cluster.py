@@ -9,6 +9,7 @@ from pathlib import Path
 from llmexp.errors import DamagedError, RecordError
 from llmexp.launch.attempt import only_attempt, set_aside
 from llmexp.launch.preflight import certain_skip
+from llmexp.launch.source import missing_model
 from llmexp.launch.stack import stack_digest
 from llmexp.record.environment import recorded_device_model
 from llmexp.record.folder import RunFolder
@@ -23,6 +24,7 @@ from llmexp.slurm.queue import cancel as cancel_jobs
 from llmexp.slurm.queue import check_slurm
 from llmexp.slurm.reconcile import under_way
 from llmexp.slurm.submit import submit
+from llmexp.sweep.levels import levels, maker_of
 from llmexp.sweep.measuring import folder_of, record
 from llmexp.sweep.resume import LOST_RESULT, restored_plan, why_again
 
@@ -40,19 +42,30 @@ class RunsOnCluster:
         planned = [(plan, folder_of(plan)) for plan in plans]
         with only_submitter(planned[0][1].path.parent):
             queued = list(under_way(folder for _, folder in planned))
-            waiting = {run.folder.path.name for run in queued}
-            missing = [
-                pair
-                for pair in planned
-                if pair[1].path.name not in waiting and not _is_kept(*pair) and not _is_skipped(*pair)
-            ]
-            submitted = submit(missing, self._options, "llmexp.sweep.allocated") if missing else []
+            submitted: list[Submitted] = []
+            for level in levels(plans):
+                submitted += self._submit(level, [*queued, *submitted])
         _announce(submitted, queued)
         if self._options.detach:
             return None
         with board() as show:
             ended = follow([*queued, *submitted], self._options, show)
         return _answers(planned, ended)
+
+    def _submit(self, plans: Sequence[RunPlan], queued: Sequence[Submitted]) -> list[Submitted]:
+        """Submit those of these plans that need a job; each waits for the job of the run that it starts from.
+
+        A run that waits may have an earlier result: its job sees whether that still holds.
+        """
+        jobs = {run.folder.path.name.rpartition("_")[2]: str(run.job) for run in queued}
+        after = {plan.id: jobs[maker] for plan in plans if (maker := maker_of(plan)) in jobs}
+        missing = [
+            (plan, folder)
+            for plan in plans
+            for folder in (folder_of(plan),)
+            if plan.id not in jobs and (plan.id in after or not (_is_kept(plan, folder) or _is_skipped(plan, folder)))
+        ]
+        return submit(missing, self._options, "llmexp.sweep.allocated", after) if missing else []
 
 
 def cancel(folders: Sequence[RunFolder], named: Sequence[Path]) -> bool:
@@ -127,7 +140,7 @@ def _is_kept(plan: RunPlan, folder: RunFolder) -> bool:
 
 def _is_skipped(plan: RunPlan, folder: RunFolder) -> bool:
     """Say whether the run is certain to be skipped, so that it needs no job; its result then gives the reason."""
-    why = certain_skip(plan)
+    why = certain_skip(plan) or missing_model(plan)
     if why:
         skip(plan, folder, why)
         print(f"{folder.path.name}: skipped: {why}", flush=True)

@@ -76,7 +76,11 @@ class Shell:
         return self.llmexp(f"engine.options.behavior={behaviors}", *self.WORDS, *words)
 
     def start_sweep(self, behaviors: str, *words: str, stderr: int = subprocess.PIPE) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "llmexp", f"engine.options.behavior={behaviors}", *self.WORDS, *words]
+        return self.start(f"engine.options.behavior={behaviors}", *words, stderr=stderr)
+
+    def start(self, *words: str, stderr: int = subprocess.PIPE) -> subprocess.Popen[str]:
+        """In the background, of the runs that the words describe."""
+        command = [sys.executable, "-m", "llmexp", *self.WORDS, *words]
         driver = subprocess.Popen(
             command, cwd=self.folder, env=self.env, stdout=subprocess.PIPE, stderr=stderr, text=True
         )

@@ -13,6 +13,7 @@ class ScriptedEngine(TrainingEngine):
     name = "scripted"
     modules = ()
     distributions = ()
+    keeps_weights = True
 
     def unsupported(self, config, techniques, dims):
         return None
