@@ -20,7 +20,7 @@ from llmexp.training.limits import adapter_limit, flash_without_bf16, packing_li
 from llmexp.training.optimizer_limits import misdeclared_moments, sharding_limit
 from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.float8 import float8_options
-from llmexp.training.plan.gathered_units import GatheredUnits, Units
+from llmexp.training.plan.gathered_units import GatheredUnits, Reduced, Units
 from llmexp.training.plan.memory import Gathered, StatePlacement, Storage
 from llmexp.training.plan.moments import moment_bytes
 
@@ -91,22 +91,24 @@ class TorchEngine(TrainingEngine):
         size, on_host = bytes_of(config.precision.master), techniques.offload_optimizer
         moments = moment_bytes(config, techniques) or 0
         reshards = config.engine.options.get("fully_shard", {}).get("reshard_after_forward", techniques.zero_stage == 3)
-        gathered = self._gathered_units(config, 0.0 if on_host else size)
+        gathered = self._gathered_units(config, 0 if on_host else size, layers_stay=reshards is False)
         return Storage(
             parameters=StatePlacement(size, True, on_host),
             gradients=StatePlacement(size, True, on_host),
             optimizer=StatePlacement(moments, True, on_host),
             gathered=Gathered(bytes_of(config.precision.parameters), reshards is False, config.batch.accumulation > 1),
             gradients_stay=config.batch.accumulation > 1,
+            late_gradients=gathered.late,
             buffers=gathered.in_passes,
             update_buffers=gathered.at_end + gathered.rest * (config.batch.accumulation == 1),
         )
 
-    def _gathered_units(self, config: TrainingConfig, reduced: float) -> GatheredUnits:
+    def _gathered_units(self, config: TrainingConfig, reduced: int, *, layers_stay: bool) -> GatheredUnits:
         """Return what is gathered; reduced gradients are there before backward where a step has several passes."""
         dims, precision = ParallelDims.of(config, self.schedules, self.cp_chunks), config.precision
         sizes = bytes_of(precision.parameters), bytes_of(precision.gradients)
-        return GatheredUnits(Units.of(config), *sizes, reduced / dims.sharers * (config.batch.accumulation == 1))
+        parts = Reduced(reduced, 1 / dims.sharers, 1 / dims.same_experts, config.batch.accumulation > 1)
+        return GatheredUnits(Units.of(config), *sizes, parts, layers_stay)
 
     def _has_buckets(self, config: TrainingConfig) -> bool:
         """Tell whether gradients are views of DDP's buckets, which are never freed."""

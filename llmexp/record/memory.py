@@ -38,7 +38,7 @@ class MemoryEstimate(Record):
         0, description="gradients on the device when forward ends, because they stay from one pass to the next"
     )
     made_gradients: int = Field(
-        0, description="gradients on the device when backward ends, without copies for the update"
+        0, description="gradients on the device in the first layer's backward, without copies for the update"
     )
     buffers: int = Field(
         0, description="what the engine fills on the device while it computes: buckets, and parameters it has gathered"

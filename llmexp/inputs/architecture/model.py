@@ -37,9 +37,13 @@ class Layer:
     def parameters_of_rank(self, part: RankPart) -> int:
         """Return the parameters of a rank that has its share of the experts, and all else."""
         experts = self.feed_forward
-        if not isinstance(experts, Experts):
-            return self.parameters
-        return self.parameters - (experts.count - experts.count // part.ep) * experts.expert.parameters
+        every = experts.count * experts.expert.parameters if isinstance(experts, Experts) else 0
+        return self.parameters - every + self.expert_parameters_of_rank(part)
+
+    def expert_parameters_of_rank(self, part: RankPart) -> int:
+        """Return the parameters of that rank's share of the experts that a router chooses from."""
+        experts = self.feed_forward
+        return experts.count // part.ep * experts.expert.parameters if isinstance(experts, Experts) else 0
 
     @property
     def idle_parameters(self) -> int:

@@ -1,10 +1,14 @@
-"""What a rank gathers of partitioned parameters at a time, where each decoder layer is a unit and the rest another."""
+"""What a rank gathers of partitioned parameters at a time, where each decoder layer is a unit and the rest another.
+
+Experts that ranks share are a unit of their layer, partitioned over the ranks that hold the same ones.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from llmexp.inputs.architecture.fields import UncountedError
+from llmexp.inputs.architecture.model import Layer
 from llmexp.inputs.architecture.reading import architecture_of
 from llmexp.inputs.shape import RankPart, shape_of
 from llmexp.training.config import TrainingConfig
@@ -12,9 +16,12 @@ from llmexp.training.config import TrainingConfig
 
 @dataclass(frozen=True)
 class Units:
-    """The parameters of the largest decoder layer, and of the embedding, the last norm and the head."""
+    """The parameters of the largest decoder layer, of its shared experts, and of embedding, last norm and head."""
 
     layer: float = 0.0
+    """Without `experts`."""
+    experts: float = 0.0
+    """Of the rank, where it shares experts with others; else they are a part of `layer`."""
     rest: int = 0
     embedding: int = 0
     tied: bool = False
@@ -24,15 +31,46 @@ class Units:
         """Return those of a rank's part of the model; none where its layers are not known."""
         part = RankPart(config.parallelism.tp, ep=config.parallelism.ep)
         if shape := shape_of(config.model):
-            rest = shape.ends_of_rank(part)
-            layer = (shape.parameters_of_rank(part) - rest) / shape.num_layers
-            return cls(layer, rest, shape.embedding_parameters // part.tp, shape.tie_embeddings)
+            rest, experts = shape.ends_of_rank(part), shape.expert_parameters_of_rank(part) * (part.ep > 1)
+            layer = (shape.parameters_of_rank(part) - rest - experts) / shape.num_layers
+            embedding = shape.embedding_parameters // part.tp
+            return cls(layer, experts / shape.num_layers, rest, embedding, shape.tie_embeddings)
         try:
             made = architecture_of(config.model)
         except UncountedError:
             return cls()
-        layer = max(kind.parameters_of_rank(part) for kind in made.kinds)
-        return cls(layer, made.parameters_outside_layers, made.embedding_parameters, made.tie_embeddings)
+        largest, experts = max(_units(kind, part) for kind in made.kinds)
+        return cls(
+            largest - experts, experts, made.parameters_outside_layers, made.embedding_parameters, made.tie_embeddings
+        )
+
+
+def _units(kind: Layer, part: RankPart) -> tuple[int, int]:
+    """Return a layer's parameters on a rank, and those of shared experts among them."""
+    return kind.parameters_of_rank(part), kind.expert_parameters_of_rank(part) * (part.ep > 1)
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """The part of a gradient that is left to a rank once it is reduced, on this rank's device."""
+
+    size: int
+    """Bytes of an element; 0 where it goes to the host."""
+    share: float
+    of_experts: float
+    """The shares of all elements that a rank keeps, of shared experts and of all else."""
+    stays: bool
+    """The parts are there before backward makes them, as a step has several passes."""
+
+    @property
+    def late(self) -> float:
+        """Bytes for an element of a unit that are not there before its gradient is reduced."""
+        return 0.0 if self.stays else self.size * self.share
+
+    @property
+    def late_of_experts(self) -> float:
+        """The same for shared experts."""
+        return 0.0 if self.stays else self.size * self.of_experts
 
 
 @dataclass(frozen=True)
@@ -43,13 +81,23 @@ class GatheredUnits:
     parameters: int
     gradients: int
     """Bytes of an element of either."""
-    part: float
-    """Bytes of an element's reduced gradient on this rank's device, where backward makes it."""
+    reduced: Reduced
+    layers_stay: bool = False
+    """Layers stay gathered from forward on, and are counted elsewhere."""
 
     @property
     def in_passes(self) -> float:
-        """Two layers, of which one is prefetched, and the gradients of both."""
-        return 2 * self.units.layer * (self.parameters + self.gradients)
+        """The most in a layer's backward: while its gradients are computed, or while those of its experts are reduced.
+
+        Two layers are gathered, of which one is prefetched without its experts, and the gradients of both exist.
+        """
+        return max(self._computing, self._reducing)
+
+    @property
+    def late(self) -> float:
+        """The bytes of gradients that do not exist yet when `in_passes` do in the backward of the first layers."""
+        units, reduced = self.units, self.reduced
+        return (2 * units.layer + units.rest) * reduced.late + units.experts * reduced.late_of_experts
 
     @property
     def rest(self) -> float:
@@ -63,7 +111,20 @@ class GatheredUnits:
         The head's gradient waits for the embedding's. Both exist before those of a tied embedding are added, while the
         last layer's are still being reduced.
         """
-        units, wait = self.units, self.units.rest * self.part
-        in_layers = self.in_passes + units.embedding * self.gradients - 2 * units.layer * self.part
+        units, wait = self.units, self.units.rest * self.reduced.late
+        in_layers = self.in_passes + units.embedding * self.gradients - self.late
         last = (units.rest + units.embedding * units.tied + units.layer) * self.gradients
-        return max(in_layers, last) - wait
+        return max(in_layers, last - wait)
+
+    @property
+    def _computing(self) -> float:
+        gathered = 0 if self.layers_stay else self.parameters
+        return (2 * self.units.layer + self.units.experts) * (gathered + self.gradients)
+
+    @property
+    def _reducing(self) -> float:
+        """Experts are dropped by then; their gradients exist whole, and as what is sent and what is received."""
+        reduced, experts = self.reduced, self.units.experts
+        gathered = -experts if self.layers_stay else 2 * self.units.layer
+        a_part = self.gradients + reduced.size
+        return gathered * self.parameters + experts * (self.gradients + reduced.of_experts * a_part)

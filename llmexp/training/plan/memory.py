@@ -94,6 +94,8 @@ class Storage:
     gathered: Gathered | None = None
     gradients_stay: bool = False
     """Gradients, or their buckets, exist from one pass to the next, so that activations are beside them."""
+    late_gradients: float = 0.0
+    """Bytes of gradients that do not exist yet in the backward of the first layer, the last to run."""
     buffers: float = 0.0
     """Bytes that the engine fills on the device while it computes: buckets, and parameters that it has gathered."""
     update_buffers: float = 0.0
@@ -177,7 +179,8 @@ def estimate(
         gathered=whole,
         gathered_beside_gradients=kept,
         standing_gradients=counts.size(storage.gradients) * (storage.gradients_stay and not storage.gradients.on_host),
-        made_gradients=counts.size(storage.gradients) * (not storage.gradients.on_host),
+        made_gradients=max(0, counts.size(storage.gradients) - round(storage.late_gradients))
+        * (not storage.gradients.on_host),
         buffers=round(storage.buffers),
         update_buffers=round(storage.update_buffers),
         swap_buffers=files.buffers if files else 0,

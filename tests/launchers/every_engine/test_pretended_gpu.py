@@ -86,6 +86,8 @@ RUNS = {
     ("torch", 8, "F", f"{PURE} {MOE}"): LAYERS,
     ("torch", 8, "F+R+Z3", f"{MIXED} {MOE}"): 2 * LAYERS,
     ("torch", 8, "F+Z2", f"{MIXED} {MOE} parallelism.ep=4"): LAYERS,
+    ("torch", 8, "F+Z3", f"{MIXED} {MOE} parallelism.ep=4"): LAYERS,
+    ("torch", 8, "F+R+Z3", f"{TWICE} {MOE}"): 4 * LAYERS,
     # The first of two stages, with the embedding: it has two passes in flight.
     ("torch", 2, "F+R", f"{MIXED} {FOUR} {RING} {LONGER}"): 0,
     ("torch", 2, "F", f"{MIXED} {FOUR} {RING} {LONGER}"): 0,
@@ -178,8 +180,8 @@ def test_the_plan_knows_what_lives_on_the_device_at_the_worst_moment(
     assert 0.999 * fit.state <= most <= 1.05 * (fit.tensors + fit.waste)
 
 
-@pytest.mark.parametrize("run", [slow(run) for run in RUNS if CHUNKED in run[3] or LONGER in run[3]])
-def test_activations_that_are_more_than_state_take_what_the_plan_counts(
+@pytest.mark.parametrize("run", [slow(run) for run in RUNS if any(each in run[3] for each in (CHUNKED, LONGER, MOE))])
+def test_activations_and_units_of_shared_experts_take_what_the_plan_counts(
     observed: Callable[[str], Observed], run: Run
 ) -> None:
     made = plan(*run)
