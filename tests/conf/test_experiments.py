@@ -16,6 +16,7 @@ from llmexp.paper.printed import paper_cell, paper_cells, read_table
 from llmexp.paper.printed.breakdowns import breakdown_tables
 from llmexp.paper.training.step_times.matching import SWEEP
 from llmexp.training.advice.mathematics import changes_of
+from llmexp.training.plan.fit import fit_of
 from llmexp.training.plan.training_plan import TrainingPlan
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -288,7 +289,12 @@ def test_gpu_ablation_is_planned_with_a_lever_more_in_each_row(card):
 def test_gpu_moe_is_planned_on_eight_cards_which_it_fits(card):
     found = plans("experiment=gpu_moe", f"hardware={card}")
     assert {(plan.dims.world_size, plan.config.data.seq_len, plan.skip) for plan in found} == {(8, 4096, None)}
-    assert len({plan.id for plan in found}) == len(found) == 6
+    assert len({plan.id for plan in found}) == len(found) == 7
+    assert [(plan.config.model.name, plan.method) for plan in found if plan.dims.ep == 8] == [
+        ("qwen3-30b-a3b", "F+R+Z3")
+    ]
+    fits = [fit_of(plan, plan.batch.micro) for plan in found]
+    assert {fit.verdict for fit in fits if fit} == {"yes"}
     sparse = {plan.config.model.name for plan in found if plan.active_parameters < plan.parameters}
     assert sparse == {"qwen3-30b-a3b", "moonlight-16b-a3b", "gpt-oss-20b"}
 
