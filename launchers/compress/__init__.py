@@ -1,0 +1,1 @@
+"""The engine of task=compress: it calls the libraries that compress, and measures what came out."""

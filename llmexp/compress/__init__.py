@@ -1,0 +1,1 @@
+"""The task compress: a trained model made smaller, and how well it still speaks."""
