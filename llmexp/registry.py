@@ -28,13 +28,14 @@ TASKS = {
     "finetune": "llmexp.training.task:FINETUNE",
     "micro": "llmexp.micro.task:MICRO",
     "serve": "llmexp.serving.task:SERVE",
+    "compress": "llmexp.compress.task:COMPRESS",
 }
 # Of an engine whose folder has another name.
 _FOLDERS = {"torch": "torch_native"}
 _SERVERS = ("transformers", "vllm", "sglang", "lightllm", "tgi", "llama_cpp", "command")
 ENGINES = {
     name: f"llmexp.launchers.{_FOLDERS.get(name, name)}.engine:ENGINE"
-    for name in ("deepspeed", "megatron", "script", "torch", "micro")
+    for name in ("deepspeed", "megatron", "script", "torch", "micro", "compress")
 } | {name: f"llmexp.launchers.serving.engines.{name}:ENGINE" for name in _SERVERS}
 # In the order in which a run measures their points.
 FAMILIES = {

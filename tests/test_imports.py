@@ -23,15 +23,25 @@ FLOORS = (
     ("plugins",),
     ("dtypes",),
     ("schema",),
-    ("serving.config", "training.config"),
+    ("compress.config", "serving.config", "training.config"),
     ("method", "registry"),
     ("record",),
-    ("analysis", "bundle", "inputs", "measure", "traces", "micro.record", "serving.record"),
+    (
+        "analysis",
+        "bundle",
+        "inputs",
+        "measure",
+        "traces",
+        "compress.plan",
+        "compress.record",
+        "micro.record",
+        "serving.record",
+    ),
     ("micro.families", "serving.analysis", "serving.plan", "training.plan"),
     # The keys of task=micro are those of its families.
     ("launch", "report", "micro.config"),
     ("doctor", "frame", "slurm", "tasks", "micro.plan"),
-    ("micro", "serving", "training"),
+    ("compress", "micro", "serving", "training"),
     ("launchers", "paper", "sweep"),
     ("advice",),
     ("answers",),
@@ -46,6 +56,7 @@ OF_RANKS = (
     *("launch.server_answer", "launch.no_steps_hint", "training.config", "training.plan"),
     *("serving.config", "serving.plan", "serving.record", "serving.analysis"),
     *("micro.config", "micro.families", "micro.plan", "micro.record"),
+    *("compress.config", "compress.plan", "compress.record"),
 )
 # A library and the only rooms that may import it.
 ONLY_IN = {
@@ -93,6 +104,7 @@ ASKING = frozenset(
 ASKED = re.compile(r"(/proc|/sys)(/|$)|(nvidia-smi|lscpu)$")
 # What only one engine needs: nothing else imports it, neither another engine nor what engines share.
 OF_ONE_ENGINE = (
+    "launchers.compress",
     "launchers.deepspeed",
     "launchers.torch_native",
     "launchers.megatron",
@@ -110,6 +122,7 @@ OF_ONE_TASK = {
     ),
     "serving": ("paper", "launchers.serving"),
     "micro": ("paper", "launchers.micro"),
+    "compress": ("launchers.compress",),
 }
 # What makes a command slow to answer where it is imported before it is needed.
 LAZY = (

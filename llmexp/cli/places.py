@@ -19,6 +19,8 @@ CONFIG_FILE = "config.json"
 # This is the tokenizer beside a model's weights.
 MODELS_OWN = "${model.path}"
 IDLE = f"data.tokenizer={MODELS_OWN}"
+# What a model's tokenizer means for a task that has no section of data: a server reads it with the model.
+WITHOUT_DATA = {"serve": [], "compress": [f"text.tokenizer={MODELS_OWN}"]}
 # Hydra's grammar allows these characters of a path without quotes.
 UNQUOTED = re.compile(r"[\w./+-]+", re.ASCII)
 
@@ -29,11 +31,11 @@ def spelled_out(loader: ConfigLoader, words: Sequence[str]) -> list[str]:
     Options that are typed as well take precedence.
     """
     typed = {word.lstrip("+").partition("=")[0] for word in words}
-    served = _is_served(loader, words)
+    tokenizer = WITHOUT_DATA.get(_task(loader, words), [IDLE])
     found: list[str] = []
     for word in words:
         meant = _meant(loader, word)
-        implied = [each for each in meant[1:] if not (served and each == IDLE)]
+        implied = [each for one in meant[1:] for each in (tokenizer if one == IDLE else [one])]
         found += meant[:1] + [each for each in implied if each.partition("=")[0] not in typed]
     return found
 
@@ -83,13 +85,14 @@ def _meant(loader: ConfigLoader, word: str) -> list[str]:
     return ["data=instructions", f"data.files={','.join(f'[{path}]' for path in paths)}"]
 
 
-def _is_served(loader: ConfigLoader, words: Sequence[str]) -> bool:
-    """Tell whether the task is to serve, which reads a model's tokenizer with the model and has no section of data."""
+def _task(loader: ConfigLoader, words: Sequence[str]) -> str:
+    """Return the task among the words, or that of their experiment; empty where neither names one."""
     chosen = [word.partition("=")[2] for word in words if word.startswith("task=")]
     if chosen:
-        return chosen[-1] == "serve"
+        return chosen[-1]
     names = [word.partition("=")[2] for word in words if word.lstrip("+").startswith("experiment=")]
-    return any(chosen_by(loader, f"experiment/{name}", "task") == "serve" for name in names)
+    tasks = (chosen_by(loader, f"experiment/{name}", "task") for name in names)
+    return next((task for task in tasks if task in WITHOUT_DATA), "")
 
 
 def _is_place(loader: ConfigLoader, group: str, value: str) -> bool:

@@ -18,7 +18,7 @@ from llmexp.cli.places import spelled_out
 from llmexp.errors import ConfigError
 
 _ESCAPED = re.compile(r"\$\\\{([\w.]+)\\\}")
-_TOKENIZER = "data.tokenizer=${model.path}"
+_TOKENIZERS = ("data.tokenizer=${model.path}", "text.tokenizer=${model.path}")
 
 
 def typed(loader: ConfigLoader, words: Sequence[str]) -> list[str]:
@@ -38,7 +38,7 @@ def _model_as_place(words: Sequence[str]) -> Iterator[list[str]]:
     path = _value(words, "model.path")
     if "model=hf" in words and isinstance(path, str):
         implied = (f"model.path={_raw(words, 'model.path')}", "model.weights=pretrained")
-        for left_out in ((*implied, _TOKENIZER), implied):
+        for left_out in ((*implied, *_TOKENIZERS), implied):
             yield [f"model={path}" if word == "model=hf" else word for word in words if word not in left_out]
 
 

@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from llmexp.schema.model import HfModel
-from llmexp.schema.run import MeasureConfig, RunConfig, TaskConfig
+from llmexp.schema.run import EngineConfig, MeasureConfig, RunConfig, TaskConfig
 from llmexp.schema.section import NonNegativeInt, PositiveFloat, PositiveInt, Section, Tuple
 from llmexp.schema.tagged import Tagged
 
-Weights = Literal["int2", "int3", "int4", "int8", "fp8", "mxfp4", "nvfp4"]
-Activations = Literal["int8", "fp8"]
+WeightFormat = Literal["int2", "int3", "int4", "int8", "fp8", "mxfp4", "nvfp4"]
+ActivationFormat = Literal["int8", "fp8", "fp8_static", "fp4"]
 Share = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
+# The tokenizer of UTF-8 bytes, which is no place.
+BYTES_TOKENIZER = "bytes"
+_INTEGERS = ("int2", "int3", "int4", "int8")
+# The formats of weights that each method writes, and of activations that there are beside these weights.
+_WEIGHTS_OF: dict[str, tuple[str, ...]] = {
+    "rtn": (*_INTEGERS, "fp8", "mxfp4", "nvfp4"),
+    "gptq": (*_INTEGERS, "fp8"),
+    "smoothquant": ("int4", "int8"),
+    "autoround": _INTEGERS,
+    "awq": ("int4", "int8"),
+}
+_ACTIVATIONS_OF: dict[str, tuple[str, ...]] = {
+    "int4": ("int8", "fp8"),
+    "int8": ("int8",),
+    "fp8": ("fp8", "fp8_static"),
+    "mxfp4": ("fp4",),
+    "nvfp4": ("fp4",),
+}
+_HALF_OF_FOUR = 0.5
+# Weights that share a scale, where the format says how many.
+_GROUP_OF = {"mxfp4": 32, "nvfp4": 16}
 
 
 class Quantize(Tagged):
@@ -23,12 +45,70 @@ class Quantize(Tagged):
     said = "compress={name} quantizes"
 
     name: str
-    method: Literal["rtn", "gptq", "smoothquant", "autoround", "hqq", "awq"]
-    weights: Weights
-    activations: Activations | None = Field(None, description="None: as the model computes")
+    method: Literal["rtn", "gptq", "smoothquant", "autoround", "awq"]
+    weights: WeightFormat
+    activations: ActivationFormat | None = Field(
+        None,
+        description=(
+            "None: as the model computes; fp8_static: by scales of the calibration text; fp4: as mxfp4 or nvfp4 weights"
+        ),
+    )
     group_size: PositiveInt | None = Field(None, description="weights that share a scale; None: an output channel")
     symmetric: bool = True
     smoothing: Share | None = Field(None, description="of smoothquant: how much of the range moves into the weights")
+
+    @property
+    def words(self) -> str:
+        """What is done, in a few words."""
+        group = f", {self.group_size} a scale" if self.group_size else ""
+        zeros = "" if self.symmetric else ", with zero points"
+        beside = f", {self.activations} activations" if self.activations else ""
+        return f"{self.method}: {self.weights} weights{group}{zeros}{beside}"
+
+    @model_validator(mode="after")
+    def _has_formats_that_there_are(self) -> Quantize:
+        known = _WEIGHTS_OF[self.method]
+        if self.weights not in known:
+            raise ValueError(
+                f"compress.weights={self.weights}: {self.method} writes {' or '.join(known)}: set one of these"
+            )
+        beside = () if self.method == "awq" else _ACTIVATIONS_OF.get(self.weights, ())
+        if self.activations and self.activations not in beside:
+            choices = " or ".join(("null", *beside))
+            raise ValueError(
+                f"compress.activations={self.activations}: beside {self.weights} weights by {self.method} there is "
+                f"{choices}: set compress.activations={choices}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _scales_as_its_format_does(self) -> Quantize:
+        group, is_integer = _GROUP_OF.get(self.weights), self.weights in _INTEGERS
+        if self.group_size and not is_integer and self.group_size != group:
+            shared = f"{group} weights share a scale" if group else "the weights of an output channel share a scale"
+            raise ValueError(
+                f"compress.group_size={self.group_size}: of {self.weights}, {shared}: set compress.group_size=null"
+            )
+        if not self.symmetric and not (is_integer and self.activations):
+            raise ValueError(
+                "compress.symmetric=false: transformers loads zero points of integers with activations alone: set "
+                "compress.symmetric=true, or compress.activations=int8"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _smooths_with_smoothquant_alone(self) -> Quantize:
+        if self.smoothing and self.method != "smoothquant":
+            raise ValueError(
+                f"compress.smoothing={self.smoothing:g} belongs to compress.method=smoothquant, and this is "
+                f"{self.method}: leave it out"
+            )
+        if self.method == "smoothquant" and not (self.smoothing and self.activations):
+            raise ValueError(
+                "compress.method=smoothquant moves the range of activations into weights: set compress.smoothing=0.5 "
+                "and compress.activations=int8"
+            )
+        return self
 
 
 class Sparsify(Tagged):
@@ -41,6 +121,21 @@ class Sparsify(Tagged):
     method: Literal["magnitude", "wanda", "sparsegpt"]
     sparsity: Share = Field(description="share of the weights of linear layers that become zero")
     pattern: Literal["free", "2:4"] = Field("free", description="2:4: two of each four neighbors")
+
+    @property
+    def words(self) -> str:
+        """What is done, in a few words."""
+        pattern = "" if self.pattern == "free" else f", in the pattern {self.pattern}"
+        return f"{self.method}: {100 * self.sparsity:g} % zeros{pattern}"
+
+    @model_validator(mode="after")
+    def _has_two_of_four(self) -> Sparsify:
+        if self.pattern == "2:4" and self.sparsity != _HALF_OF_FOUR:
+            raise ValueError(
+                f"compress.sparsity={self.sparsity:g}: two of four are {_HALF_OF_FOUR:g}: set compress.sparsity="
+                f"{_HALF_OF_FOUR:g}, or compress.pattern=free"
+            )
+        return self
 
 
 class Prune(Tagged):
@@ -58,6 +153,21 @@ class Prune(Tagged):
     recovery_steps: NonNegativeInt = 0
     recovery_lr: PositiveFloat = 1e-3
 
+    @property
+    def words(self) -> str:
+        """What is done, in a few words."""
+        after = f", then {self.recovery_steps} steps of recovery={self.recovery}" if self.recovery_steps else ""
+        return f"{self.method}: {100 * self.share:g} % taken out{after}"
+
+    @model_validator(mode="after")
+    def _recovers_in_steps(self) -> Prune:
+        if (self.recovery == "none") != (self.recovery_steps == 0):
+            raise ValueError(
+                f"compress.recovery={self.recovery} and compress.recovery_steps={self.recovery_steps}: training that "
+                "recovers needs both: set compress.recovery=all, lora or norms with steps, or none with 0"
+            )
+        return self
+
 
 class CalibrationText(Section):
     """Documents: some calibrate, others, which calibration never sees, judge what came out."""
@@ -72,6 +182,19 @@ class CalibrationText(Section):
     document_tokens: PositiveInt = Field(512, description="read of each held-out document, from its beginning")
 
 
+class CompressEngineConfig(EngineConfig):
+    """The engine that compresses, and the interpreter of the environment that llm-compressor is installed in."""
+
+    python: str | None = Field(
+        None, description="interpreter of a separate environment with llm-compressor; None: the ranks' interpreter"
+    )
+
+    @field_validator("python")
+    @classmethod
+    def _without_tilde(cls, python: str | None) -> str | None:
+        return str(Path(python).expanduser()) if python else None
+
+
 class CompressTaskConfig(TaskConfig):
     """A trained model made smaller, and its quality beside the original's."""
 
@@ -82,11 +205,35 @@ class CompressRunConfig(RunConfig):
     """The configuration of a run of task=compress."""
 
     task: CompressTaskConfig
+    engine: CompressEngineConfig
     model: HfModel
     compress: Annotated[Quantize | Sparsify | Prune, Field(discriminator="method")]
     text: CalibrationText
     measure: MeasureConfig
 
     needs_llm_compressor: ClassVar[frozenset[str]] = frozenset(
-        {"rtn", "gptq", "smoothquant", "autoround", "awq", "sparsegpt", "wanda", "magnitude"}
+        {"rtn", "gptq", "smoothquant", "autoround", "awq", "sparsegpt", "wanda"}
     )
+
+    @field_validator("model", mode="before")
+    @classmethod
+    def _begins_with_trained_weights(cls, given: Any) -> Any:
+        if isinstance(given, dict) and (not given.get("path") or given.get("weights") != "pretrained"):
+            raise ValueError("task=compress needs trained weights: set model=<folder>")
+        return given
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The model's folder, the texts, and the tokenizer's folder."""
+        tokenizer = () if self.text.tokenizer == BYTES_TOKENIZER else (self.text.tokenizer,)
+        return (self.model.path, *self.text.files, *tokenizer)
+
+    @property
+    def uses_llm_compressor(self) -> bool:
+        """Tell whether the method is one of llm-compressor's."""
+        return self.compress.method in self.needs_llm_compressor
+
+    @property
+    def writes_compressed_tensors(self) -> bool:
+        """Tell whether the weights that are written need the library of that name to be read."""
+        return isinstance(self.compress, Quantize) and self.uses_llm_compressor

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from llmexp.compress.config import CompressRunConfig
 from llmexp.record.plan import RunPlan
+from llmexp.schema.model import HfModel
 
 
 class CompressPlan(RunPlan):
@@ -17,6 +18,23 @@ class CompressPlan(RunPlan):
     def name_fields(self) -> dict[str, str]:
         """The model and how it is compressed."""
         return {"model": self.config.model.name, "compress": self.config.compress.name}
+
+    @property
+    def comparison_key(self) -> dict[str, str]:
+        """The properties that runs share whose figures can be compared: the model and the documents too."""
+        text = self.config.text
+        documents = f"{text.held_out_documents} of {text.document_tokens} tokens"
+        return super().comparison_key | {"model": self.config.model.name, "documents": documents}
+
+    @property
+    def model_to_fetch(self) -> HfModel | None:
+        """The model, whose weights may have to be fetched before the run."""
+        return self.config.model
+
+    @property
+    def tokenizer(self) -> str:
+        """The tokenizer of the documents."""
+        return self.config.text.tokenizer
 
     @property
     def samples(self) -> int:

@@ -14,8 +14,8 @@ from llmexp.errors import ConfigError
 PARTS, PART_BYTES = 64, 2**20
 
 
-def matching(patterns: Sequence[str], suffixes: Sequence[str] = ()) -> list[Path]:
-    """Return the sorted files that each pattern names; raise ConfigError for a pattern that matches nothing.
+def matching(patterns: Sequence[str], suffixes: Sequence[str] = (), key: str = "data.files") -> list[Path]:
+    """Return the sorted files that each pattern of a key names; raise ConfigError for one that matches nothing.
 
     A folder stands for all files in it, or for those with one of the suffixes.
     """
@@ -24,9 +24,9 @@ def matching(patterns: Sequence[str], suffixes: Sequence[str] = ()) -> list[Path
         matches = sorted(Path(match) for match in glob(str(Path(pattern).expanduser()), recursive=True))
         matched = [path for match in matches for path in (_inside(match, suffixes) if match.is_dir() else [match])]
         if not matched:
-            raise ConfigError(f"data.files: nothing matches {pattern}")
+            raise ConfigError(f"{key}: nothing matches {pattern}")
         for path in matched:
-            check_regular("data.files", path)
+            check_regular(key, path)
         found += matched
     return found
 

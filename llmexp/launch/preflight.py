@@ -124,7 +124,7 @@ def missing_server(plan: RunPlan) -> str | None:
     engine = get_engine(config.task.name, config.engine.name)
     software, found = engine.server_software(config), Runtime(plan).server
     if software and (why := _why_failed(software.check)):
-        return f"engine={engine.name} cannot start its server here: {why}: {software.installed_by}"
+        return f"engine={engine.name} cannot {software.does} here: {why}: {software.installed_by}"
     if not software or not (found.error or found.missing):
         return None
     within = f" in engine.python={software.python}" if software.python else ""
@@ -133,7 +133,7 @@ def missing_server(plan: RunPlan) -> str | None:
         if found.error
         else (f"{', '.join(found.missing)} not installed{within}")
     )
-    return f"engine={engine.name} cannot start its server here, {lacks}: {software.installed_by}"
+    return f"engine={engine.name} cannot {software.does} here, {lacks}: {software.installed_by}"
 
 
 def _why_failed(command: Sequence[str]) -> str | None:

@@ -47,13 +47,19 @@ class Runtime:
     def installed(self) -> Installed:
         """The distributions that results name and the modules that ranks import, as that interpreter has them.
 
-        The engine's distributions are those of its server, where ranks start one.
+        The engine's distributions are those of its server, where ranks start one; where both count, the server's have
+        the engine's name before theirs.
         """
         config, engine = self._plan.config, self._engine
         distributions = dict.fromkeys((*DISTRIBUTIONS, *engine.distributions, *contributors(self._plan)))
         found = self._asked(self.python, distributions, (*engine.needed_modules(config), *RANK_MODULES))
-        if not engine.server_software(config):
+        software = engine.server_software(config)
+        if not software:
             return found
+        if software.beside_ranks:
+            theirs = self.server.distributions.items()
+            beside = {f"{engine.name}: {name}": version for name, version in theirs}
+            return replace(found, distributions=found.distributions | beside)
         ranks_own = {name: version for name, version in found.distributions.items() if name not in engine.distributions}
         return replace(found, distributions=ranks_own | self.server.distributions)
 

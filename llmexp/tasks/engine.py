@@ -15,7 +15,7 @@ C = TypeVar("C", bound=RunConfig)
 
 @dataclass(frozen=True)
 class ServerSoftware:
-    """What has to be installed for a server that the ranks start, and where."""
+    """What has to be installed for a server, or another program, that the ranks start, and where."""
 
     python: str | None
     """The interpreter of the server's own environment; None: the ranks' own."""
@@ -25,6 +25,10 @@ class ServerSoftware:
     """How a person installs it, in one line."""
     check: tuple[str, ...] = ()
     """A command that fails where a server that is no module of Python is not installed."""
+    does: str = "start its server"
+    """What the engine cannot do without it."""
+    beside_ranks: bool = False
+    """What is measured depends on the ranks' own libraries of the same names too."""
 
 
 class Engine(ABC, Generic[C]):

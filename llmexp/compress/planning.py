@@ -1,0 +1,79 @@
+"""CompressRunConfig to CompressPlan: what a model's shape lets a method do, and the digests of what is read."""
+
+from __future__ import annotations
+
+from math import gcd
+from pathlib import Path
+
+from llmexp.compress.config import CompressRunConfig, Prune, Quantize
+from llmexp.compress.engine import CompressEngine
+from llmexp.compress.plan import CompressPlan
+from llmexp.errors import ConfigError
+from llmexp.inputs import files
+from llmexp.inputs.checkpoint import local_checkpoint
+from llmexp.inputs.hf_config import config_of
+from llmexp.inputs.shape import shape_of
+from llmexp.record.run_id import identity
+from llmexp.record.skip import Skip, SkipCode
+from llmexp.registry import get_engine
+
+_PARTS = {"layers": "layers", "heads": "groups of heads", "mlp": "channels"}
+
+
+def plan_compression(config: CompressRunConfig) -> CompressPlan:
+    """Plan one run, which may be a skip; raises ConfigError for a configuration that cannot run."""
+    engine = get_engine(config.task.name, config.engine.name)
+    assert isinstance(engine, CompressEngine)
+    config_of(config.model)
+    _check_groups(config)
+    _check_share(config)
+    files.check_place("text.tokenizer", config.text.tokenizer)
+    lacks = engine.unsupported(config)
+    return CompressPlan(
+        id=identity(config, {}, _contents(config)),
+        processes=1,
+        devices=1,
+        engine_config=engine.native(config),
+        command=engine.command(config),
+        skip=Skip(code=SkipCode.UNSUPPORTED, reason=lacks) if lacks else None,
+        config=config,
+    )
+
+
+def _contents(config: CompressRunConfig) -> dict[str, str]:
+    """Return the digests of the checkpoint and of the texts, as far as they are files here."""
+    checkpoint, text = local_checkpoint(config.model), config.text
+    found = {"checkpoint": checkpoint.digest} if checkpoint else {}
+    if text.files:
+        found["text"] = files.digest(files.matching(text.files, key="text.files"))
+    tokenizer = Path(text.tokenizer).expanduser()
+    return found | ({"tokenizer": files.digest(files.below(tokenizer))} if tokenizer.is_dir() else {})
+
+
+def _check_groups(config: CompressRunConfig) -> None:
+    """Raise ConfigError where the weights of a matrix cannot be cut into groups that share a scale."""
+    recipe, shape = config.compress, shape_of(config.model)
+    if not isinstance(recipe, Quantize) or not recipe.group_size or not shape:
+        return
+    inputs = sorted({wide for wide, _ in shape.matrices.values()})
+    if any(wide % recipe.group_size for wide in inputs):
+        largest = gcd(*inputs)
+        raise ConfigError(
+            f"compress.group_size={recipe.group_size} does not divide the inputs of model={config.model.name}, "
+            f"{', '.join(map(str, inputs))}: set compress.group_size={largest}, a divisor of it, or null"
+        )
+
+
+def _check_share(config: CompressRunConfig) -> None:
+    """Raise ConfigError where a share of the layers or of the groups of heads is none or all of them."""
+    recipe, shape = config.compress, shape_of(config.model)
+    if not isinstance(recipe, Prune) or not shape:
+        return
+    counts = {"layers": shape.num_layers, "heads": shape.num_kv_heads, "mlp": shape.intermediate_size}
+    count = counts[recipe.method]
+    if not 0 < round(count * recipe.share) < count:
+        choices = f"{1 / count:.3g} to {1 - 1 / count:.3g}" if count > 1 else "none, it has one alone"
+        raise ConfigError(
+            f"compress.share={recipe.share:g} of {count} {_PARTS[recipe.method]} of model={config.model.name} takes "
+            f"{round(count * recipe.share)}, and some have to go and some to stay: choices are {choices}"
+        )

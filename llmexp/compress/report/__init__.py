@@ -1,0 +1,1 @@
+"""How runs of task=compress are shown."""

@@ -1,0 +1,124 @@
+"""The section of runs that compress: what each recipe leaves of the model's size, and of what it knew."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from llmexp.compress.report.front import front, qualities, ratio_interval
+from llmexp.compress.report.quality_plot import MB, QUALITY, draw_quality, quality_charts
+from llmexp.record.result import RunStatus
+from llmexp.report.columns import Bars, Column
+from llmexp.report.legend import legend_of_runs, legend_of_signs
+from llmexp.report.notes import ending_note, mark
+from llmexp.report.page.chart import Chart
+from llmexp.report.row import OOM, Row
+from llmexp.report.section import ReportSection
+from llmexp.report.signs import doubt_sign
+
+BEST = "*"
+_SIZES = ("weight_bits", "layers_bytes", "file_bytes")
+_RATIO = "ratio [95 % interval]"
+_MEANINGS = (
+    f"{BEST}: no other run of this model has as few bytes of layers and a lower perplexity",
+    f"{_RATIO}: perplexity over the original's; the interval takes documents as independent",
+)
+
+
+@dataclass(frozen=True)
+class CompressSection(ReportSection):
+    """Runs of task=compress, which have a quality and sizes instead of a rate."""
+
+    @property
+    def title(self) -> str:
+        """What all runs share."""
+        shared = self.shared
+        model, hardware, documents = (shared.get(name) for name in ("model", "hardware", "documents"))
+        named = [f"{model or 'models'} made smaller{f' on {hardware}' if hardware else ''}"]
+        return ", ".join([*named, *([f"held-out documents: {documents}"] if documents else [])])
+
+    @property
+    def columns(self) -> list[Column]:
+        """The recipe, sizes, perplexity, its ratio, and what else is measured."""
+        shown = {name: self.metric_column(spec) for name, spec in self.metrics.items() if spec.column}
+        rest = [column for name, column in shown.items() if name not in (*_SIZES, "perplexity")]
+        found = [
+            *self.identity_columns(),
+            *(shown[name] for name in _SIZES),
+            self.rate_column(),
+            self.column(_RATIO, _ratio),
+            *rest,
+        ]
+        return [column for column in found if not column.dispensable or any(column.cells)]
+
+    def rate_column(self) -> Column:
+        """Return the perplexity, or how the run ended without one."""
+        return self.column("perplexity", self._perplexity)
+
+    def _perplexity(self, row: Row) -> str:
+        metric, why = row.metric("perplexity"), mark(ending_note(row), self.numbers)
+        if not metric or row.state != RunStatus.SUCCESS:
+            return "-" if row.state == OOM else row.state + why
+        sign = f" {doubt_sign(row)}{mark(row.doubt, self.numbers)}" if row.doubt else ""
+        return f"{metric.mean:,.4g}{f' {BEST}' if row.id in self._best else ''}{sign}{why}"
+
+    @cached_property
+    def _best(self) -> set[str]:
+        """The ids of the runs that no other beats in bytes and in perplexity, where there are several."""
+        groups = [group for group in qualities(self.rows).values() if len(group) > 1]
+        return {one.row.id for group in groups for one in front(group)}
+
+    @property
+    def legend(self) -> list[str]:
+        """The meaning of the columns and signs."""
+        return [*self._meanings, *legend_of_signs(self.rows), *legend_of_runs(self.rows, self.shared)]
+
+    @property
+    def explained(self) -> list[str]:
+        """The lines of the legend that a terminal shows on demand."""
+        return [line for line in super().explained if line not in self._meanings]
+
+    @property
+    def _meanings(self) -> list[str]:
+        best, ratio = _MEANINGS
+        return [*([best] if self._best else []), *([ratio] if any(map(_ratio, self.rows)) else []), *self._headings]
+
+    @property
+    def panels(self) -> list[Bars]:
+        """The ratio of perplexities, and the bytes of the layers."""
+        ratios = [metric.mean if (metric := row.metric("perplexity_ratio")) else None for row in self.rows]
+        sizes = [metric.mean / MB if (metric := row.metric("layers_bytes")) else None for row in self.rows]
+        none, signs = [None] * len(self.rows), [f" {doubt_sign(row)}" if row.doubt else "" for row in self.rows]
+        words = ["" if row.state == RunStatus.SUCCESS else row.state for row in self.rows]
+        return [
+            Bars("perplexity over the original's", ratios, list(map(ratio_interval, self.rows)), none, words, signs),
+            Bars("layers, MB", sizes, none, none, words, signs),
+        ]
+
+    @property
+    def subtitle(self) -> str:
+        """The meaning of the marks in the picture."""
+        return "bars and numbers: measured; whiskers: 95 % intervals by documents"
+
+    @property
+    def charts(self) -> Sequence[Chart]:
+        """Quality over bytes."""
+        return list(quality_charts(self))
+
+    @property
+    def drawn_as_charts(self) -> Sequence[str]:
+        """The pictures of quality over bytes."""
+        return [QUALITY]
+
+    def draw_more(self, path: Path) -> list[Path]:
+        """Draw quality over bytes."""
+        return [*draw_quality(self, path), *super().draw_more(path)]
+
+
+def _ratio(row: Row) -> str:
+    metric, ends = row.metric("perplexity_ratio"), ratio_interval(row)
+    if not metric:
+        return ""
+    return f"{metric.mean:.4g}" + (f" [{ends[0]:.4g}, {ends[1]:.4g}]" if ends else "")

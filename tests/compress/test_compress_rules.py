@@ -1,0 +1,124 @@
+"""What can be asked of task=compress: one line for what cannot be, before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from compressed_runs import compress_plan, trained_folder
+from planning import make_plan
+
+from llmexp.cli.arguments import run_parser
+from llmexp.cli.words import jobs_of
+from llmexp.errors import ConfigError
+from llmexp.registry import get_engine
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"model={trained_folder(tmp_path_factory.mktemp('models') / 'mine')}"
+
+
+SMALL_GROUPS = "compress.group_size=16"
+REFUSED = {
+    "compress=rtn": "compress.group_size=128 does not divide the inputs of model=mine, 64, 176: "
+    "set compress.group_size=16, a divisor of it, or null",
+    "compress=rtn compress.weights=int5": "compress.weights=int5: must be one of int2, int3, int4, int8, fp8, mxfp4",
+    "compress=autoround compress.weights=fp8": "autoround writes int2 or int3 or int4 or int8: set one of these",
+    "compress=rtn compress.activations=fp8_static": "beside int4 weights by rtn there is null or int8 or fp8: set",
+    "compress=nvfp4 compress.activations=int8": "beside nvfp4 weights by rtn there is null or fp4",
+    "compress=awq compress.activations=int8": "beside int4 weights by awq there is null",
+    "compress=nvfp4 compress.group_size=128": "compress.group_size=128: of nvfp4, 16 weights share a scale",
+    "compress=fp8 compress.group_size=128": "of fp8, the weights of an output channel share a scale",
+    f"compress=rtn {SMALL_GROUPS} compress.symmetric=false": "compress.symmetric=false: transformers loads zero",
+    "compress=rtn compress.smoothing=0.5": "compress.smoothing=0.5 belongs to compress.method=smoothquant",
+    "compress=smoothquant compress.activations=null": "compress.method=smoothquant moves the range of activations",
+    "compress=smoothquant compress.smoothing=null": "set compress.smoothing=0.5",
+    "compress=sparsegpt_2of4 compress.sparsity=0.6": "compress.sparsity=0.6: two of four are 0.5",
+    "compress=wanda compress.sparsity=1": "compress.sparsity=1",
+    "compress=wanda compress.weights=int4": "compress.weights=int4 belongs to compress=rtn or compress=gptq",
+    "compress=rtn compress.share=0.5": "compress.share=0.5 belongs to compress=mlp",
+    "compress=layers compress.share=0.1": "compress.share=0.1 of 4 layers of model=mine takes 0, and some have to go "
+    "and some to stay: choices are 0.25 to 0.75",
+    "compress=heads compress.share=0.9": "0.9 of 2 groups of heads of model=mine takes 2",
+    "compress=mlp compress.recovery=all": "compress.recovery=all and compress.recovery_steps=0",
+    "compress=mlp compress.recovery_steps=5": "compress.recovery=none and compress.recovery_steps=5",
+    "compress=layers text.files=[nothere]": "text.files: nothing matches nothere",
+    "compress=layers text.tokenizer=./nothere": "text.tokenizer=./nothere: no such file or folder",
+    "compress=layers method=F": "method belongs to task=pretrain or task=finetune",
+    "compress=layers precision=fp32": "this task has no precision=: leave it out",
+    "compress=lorax": "unknown compress 'lorax'",
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_cannot_be_is_refused_in_one_line(words: str, model: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        jobs_of(run_parser().parse_intermixed_args(["task=compress", "hardware=cpu", model, *words.split()]))
+    assert REFUSED[words] in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("words", [(), ("model=tiny",), ("model=7b",), ("model=hf", "model.path=organization/name")])
+def test_a_model_without_trained_weights_is_refused(words: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match=r"^task=compress needs trained weights: set model=<folder>$"):
+        make_plan("task=compress", "hardware=cpu", *words)
+
+
+def test_awq_is_skipped_on_cpu_and_planned_for_a_gpu(model: str) -> None:
+    skip = compress_plan(model, "compress=awq", SMALL_GROUPS).skip
+    assert str(skip).startswith("compress=awq: llm-compressor's AWQ needs a GPU")
+    assert compress_plan(model, "compress=awq", SMALL_GROUPS, "hardware=a100").skip is None
+
+
+def test_a_run_is_one_process_that_finds_llm_compressor_by_its_plan(model: str) -> None:
+    plan = compress_plan(model, "compress=rtn", SMALL_GROUPS, "engine.python=/x/bin/python")
+    assert (plan.processes, plan.devices, plan.samples) == (1, 1, 32)
+    assert plan.engine_config["python"] == "/x/bin/python"
+    assert "llmexp.launchers.compress.worker" in plan.command.argv
+    elsewhere = compress_plan(model, "compress=rtn", SMALL_GROUPS, "engine.python=/y/bin/python")
+    other = compress_plan(model, "compress=rtn", SMALL_GROUPS, "text.seq_len=64")
+    assert (plan.id == elsewhere.id, plan.id == other.id) == (True, False)
+
+
+def test_a_model_that_has_changed_is_another_run(tmp_path: Path) -> None:
+    folder = trained_folder(tmp_path / "mine")
+    before = compress_plan(f"model={folder}", "compress=layers").id
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\0\1")
+    assert compress_plan(f"model={folder}", "compress=layers").id != before
+
+
+@pytest.mark.parametrize("method", ["layers", "heads", "mlp", "magnitude"])
+def test_methods_of_llmexps_own_need_no_other_interpreter(method: str, model: str) -> None:
+    plan = compress_plan(model, f"compress={method}", "engine.python=/x/bin/python")
+    assert plan.engine_config["python"] is None
+    assert get_engine("compress", "compress").server_software(plan.config) is None
+
+
+def test_only_quantized_weights_need_compressed_tensors(model: str) -> None:
+    engine = get_engine("compress", "compress")
+    needed = {
+        name: "compressed_tensors" in engine.needed_modules(compress_plan(model, f"compress={name}").config)
+        for name in ("w8a8", "fp8", "sparsegpt", "layers")
+    }
+    assert needed == {"w8a8": True, "fp8": True, "sparsegpt": False, "layers": False}
+
+
+def test_a_models_own_tokenizer_reads_the_documents(tmp_path: Path) -> None:
+    folder = trained_folder(tmp_path / "mine")
+    assert compress_plan(f"model={folder}", "compress=layers").tokenizer == "bytes"
+    (folder / "tokenizer.json").write_text("{}")
+    (job,) = jobs_of(
+        run_parser().parse_intermixed_args(["task=compress", "hardware=cpu", f"model={folder}", "compress=layers"])
+    )
+    assert job.plan.tokenizer == str(folder)
+    assert f"model={folder}" in job.plan.overrides
+
+
+def test_recipes_are_swept(model: str) -> None:
+    words = ["task=compress", "hardware=cpu", model, "compress=rtn,gptq,wanda_2of4", "+compress.group_size=16"]
+    with pytest.raises(ConfigError, match="belongs to compress=rtn or compress=gptq"):
+        jobs_of(run_parser().parse_intermixed_args(words))
+    jobs = jobs_of(run_parser().parse_intermixed_args([*words[:3], "compress=w8a8,wanda_2of4,layers"]))
+    assert [job.plan.name_fields["compress"] for job in jobs] == ["w8a8", "wanda_2of4", "layers"]
