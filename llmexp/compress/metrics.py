@@ -50,7 +50,7 @@ def perplexity_ratio_high(repeat: CompressRepeat, plan: CompressPlan) -> Measure
 
 @METRICS.add("nats/token", "lower", Shown("KL, nats/token", ".3g", dispensable=2))
 def kl_nats_per_token(repeat: CompressRepeat, plan: CompressPlan) -> Measurement | None:
-    """Kullback-Leibler divergence of the compressed model's distribution from the original's, a token."""
+    """Divergence (Kullback-Leibler) of the compressed model's distribution from the original's, a token."""
     return Measurement(divergence(repeat).value)
 
 

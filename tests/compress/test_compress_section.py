@@ -46,7 +46,7 @@ def test_a_row_a_recipe_with_the_front_marked(folders: list[RunFolder]) -> None:
     shown = cells(section, "perplexity")
     assert {name for name, cell in shown.items() if cell.endswith(" *")} == {"w8a8", "nvfp4"}
     assert cells(section, "layers, MB") == {"w8a8": "0.8", "fp8": "0.9", "nvfp4": "0.45", "layers": "0.6"}
-    ratio = cells(section, "ratio [95 % interval]")["w8a8"]
+    ratio = cells(section, "ratio [95 %]")["w8a8"]
     assert ratio.startswith("1.015 [1.0")
     assert section.title.startswith("mine made smaller on cpu, held-out documents: 32 of 512 tokens")
 

@@ -169,3 +169,27 @@ def test_a_program_for_containers_that_is_not_here_is_a_skip(tmp_path: Path, mon
     reason = missing_server(plan)
     assert reason
     assert reason.startswith("engine=tgi cannot start its server here: [Errno 2] No such file or directory: 'podman': ")
+
+
+def compress(python: Path) -> RunPlan:
+    return make_plan("task=compress", "hardware=cpu", "model=organization/name", f"engine.python={python}")
+
+
+def test_versions_of_both_environments_count_where_ranks_use_such_libraries_too(
+    here, own: Path, install: Install
+) -> None:
+    for name, version in (("llmcompressor", "7.8.9"), ("datasets", "1.0"), ("torch", "1.2.3")):
+        install(name, version)
+    plan = compress(own)
+    assert preflight(plan, LAPTOP) is None
+    found = Runtime(plan).installed.distributions
+    assert (found["compress: llmcompressor"], found["compress: torch"]) == ("7.8.9", "1.2.3")
+    assert found["torch"] not in (None, "1.2.3")
+
+
+def test_without_llm_compressor_a_run_says_what_makes_its_environment(here, own: Path) -> None:
+    said = missing_server(compress(own))
+    assert said == (
+        f"engine=compress cannot compress here, llmcompressor, datasets not installed in engine.python={own}: "
+        "`make compress-venv` installs it into its own environment; or set engine.python to one that has it"
+    )

@@ -7,15 +7,17 @@ from pathlib import Path
 
 from llmexp.compress.report.front import Quality, front, qualities
 from llmexp.report.page.chart import Chart, ChartTrace
-from llmexp.report.picture import COLORS, INK, named_beside, new_figure, plain, save
+from llmexp.report.picture import COLORS, CurvePoint, draw_curve, named_beside, new_figure, plain, save
 from llmexp.report.section import ReportSection
 from llmexp.report.signs import doubt_sign
 
 MB = 1e6
 QUALITY = "quality"
+WIDE = 3
+MARKERS = "osD^vPX*"
 SIZE, PERPLEXITY = "compressed layers by their bits, MB", "perplexity of held-out documents"
-WHISKERS = "Whiskers: perplexity at the ends of the ratio's 95 % interval, by documents."
-NOTE = "The line joins the runs that no other beats in both; down and left is better."
+WHISKERS = "Whiskers: 95 % intervals of the ratio to the original, by documents."
+NOTE = "The line joins the runs that no other beats in both."
 
 
 def drawn_groups(section: ReportSection) -> Iterator[tuple[str, list[Quality]]]:
@@ -50,7 +52,7 @@ def draw_quality(section: ReportSection, path: Path) -> list[Path]:
     written = []
     for number, (shared, group) in enumerate(drawn_groups(section)):
         place = named_beside(path, f"{QUALITY}_{number + 1}" if number else QUALITY)
-        _draw(group, f"{shared}\n{NOTE} {WHISKERS}", place)
+        _draw(section, group, f"{shared}\n{NOTE}\n{WHISKERS}", place)
         written.append(place)
     return written
 
@@ -58,31 +60,32 @@ def draw_quality(section: ReportSection, path: Path) -> list[Path]:
 def is_wide(group: Sequence[Quality]) -> bool:
     """Tell whether perplexities reach so far that only a logarithmic axis shows the low ones."""
     values = [one.perplexity for one in group]
-    return max(values) > 3 * min(values)
+    return max(values) > WIDE * min(values)
 
 
 def _whiskers(group: Sequence[Quality]) -> list[tuple[float, float] | None]:
     return [one.interval for one in group]
 
 
-def _draw(group: Sequence[Quality], title: str, path: Path) -> None:
-    figure = new_figure(7.5, 4.8, title)
+def _draw(section: ReportSection, group: Sequence[Quality], title: str, path: Path) -> None:
+    figure = new_figure(8.5, max(4.4, 0.19 * len(group) + 2), title)
     axes = figure.subplots()
     plain(axes, grid="y")
     best = front(group)
-    axes.plot([one.layers_bytes / MB for one in best], [one.perplexity for one in best], color=COLORS[0], linewidth=1.2)
+    places = [one.layers_bytes / MB for one in best], [one.perplexity for one in best]
+    axes.plot(*places, color=COLORS[-1], linewidth=1, label="the front")
     axes.axhline(group[0].original, color=COLORS[-1], linestyle="--", linewidth=1, label="original")
-    for one in group:
-        x, color = one.layers_bytes / MB, COLORS[0] if one in best else COLORS[1]
-        axes.plot([x], [one.perplexity], "o", color=color, markersize=4.5)
-        if one.interval:
-            axes.vlines(x, *one.interval, color=color, linewidth=1.2)
-        name = f"{one.row.plan.name_fields['compress']} {doubt_sign(one.row)}".rstrip()
-        axes.annotate(name, (x, one.perplexity), xytext=(5, 4), textcoords="offset points", fontsize=7.5, color=INK)
-    axes.margins(x=0.12)
+    for number, one in enumerate(group):
+        name = f"{section.named(one.row)} {doubt_sign(one.row)}".rstrip()
+        mark = MARKERS[number // len(COLORS) % len(MARKERS)]
+        point = CurvePoint(one.layers_bytes / MB, one.perplexity, one.interval)
+        draw_curve(axes, [point], COLORS[number % len(COLORS)], marker=mark, markersize=5, linestyle="", label=name)
     if is_wide(group):
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter("{x:g}")
+        axes.tick_params(which="minor", labelsize=8)
     axes.set_xlabel(SIZE, fontsize=9)
     axes.set_ylabel(PERPLEXITY, fontsize=9)
-    axes.legend(fontsize=8, frameon=False)
+    figure.legend(loc="outside right center", fontsize=8, frameon=False)
     save(figure, path)

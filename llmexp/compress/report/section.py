@@ -20,10 +20,10 @@ from llmexp.report.signs import doubt_sign
 
 BEST = "*"
 _SIZES = ("weight_bits", "layers_bytes", "file_bytes")
-_RATIO = "ratio [95 % interval]"
+_RATIO = "ratio [95 %]"
 _MEANINGS = (
     f"{BEST}: no other run of this model has as few bytes of layers and a lower perplexity",
-    f"{_RATIO}: perplexity over the original's; the interval takes documents as independent",
+    f"{_RATIO}: perplexity over the original's, with its 95 % interval by documents",
 )
 
 
@@ -87,13 +87,17 @@ class CompressSection(ReportSection):
 
     @property
     def panels(self) -> list[Bars]:
-        """The ratio of perplexities, and the bytes of the layers."""
+        """What is lost of the perplexity, and the bytes of the layers."""
         ratios = [metric.mean if (metric := row.metric("perplexity_ratio")) else None for row in self.rows]
         sizes = [metric.mean / MB if (metric := row.metric("layers_bytes")) else None for row in self.rows]
+        lost = [None if ratio is None else _percent(ratio) for ratio in ratios]
+        ends = [
+            (_percent(found[0]), _percent(found[1])) if (found := ratio_interval(row)) else None for row in self.rows
+        ]
         none, signs = [None] * len(self.rows), [f" {doubt_sign(row)}" if row.doubt else "" for row in self.rows]
         words = ["" if row.state == RunStatus.SUCCESS else row.state for row in self.rows]
         return [
-            Bars("perplexity over the original's", ratios, list(map(ratio_interval, self.rows)), none, words, signs),
+            Bars("perplexity above the original's, %", lost, ends, none, words, signs),
             Bars("layers, MB", sizes, none, none, words, signs),
         ]
 
@@ -122,3 +126,7 @@ def _ratio(row: Row) -> str:
     if not metric:
         return ""
     return f"{metric.mean:.4g}" + (f" [{ends[0]:.4g}, {ends[1]:.4g}]" if ends else "")
+
+
+def _percent(ratio: float) -> float:
+    return 100 * (ratio - 1)
