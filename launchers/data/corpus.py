@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-import sysconfig
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from llmexp.inputs.files import matching
+from llmexp.launchers.data.text_files import text_files
 from llmexp.training.config import HfData, TextData
 
 
@@ -24,16 +23,6 @@ def texts(data: TextData | HfData, seed: int) -> Iterator[str]:
         yield path.read_text(encoding="utf-8", errors="replace")
 
 
-def text_files(patterns: Sequence[str]) -> list[Path]:
-    """Return the files that the patterns name, or without patterns the running Python's library sources."""
-    return matching(patterns) if patterns else library_modules() + sorted(_library().glob("[a-z]*/*.py"))
-
-
-def library_modules() -> list[Path]:
-    """Return the modules of the running Python's library that are one file."""
-    return sorted(_library().glob("*.py"))
-
-
 def hf_dataset(place: str, split: str) -> Any:
     """Load a split of a dataset by hub name, from a folder, or from a file of a known format."""
     import datasets
@@ -46,7 +35,3 @@ def hf_dataset(place: str, split: str) -> Any:
         loaded = datasets.load_from_disk(str(path))
         return loaded[split] if isinstance(loaded, datasets.DatasetDict) else loaded
     return datasets.load_dataset(place, split=split)
-
-
-def _library() -> Path:
-    return Path(sysconfig.get_path("stdlib"))

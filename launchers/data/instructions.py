@@ -10,8 +10,9 @@ from itertools import islice
 
 from llmexp.errors import ConfigError
 from llmexp.inputs.instructions import ASSISTANT, Conversation, conversation, files_of, read
-from llmexp.launchers.data.corpus import hf_dataset, library_modules
+from llmexp.launchers.data.corpus import hf_dataset
 from llmexp.launchers.data.sequences import IGNORED, Example, Sequences, packed
+from llmexp.launchers.data.text_files import library_modules
 from llmexp.launchers.data.tokenizers import Template, Tokenizer
 from llmexp.training.config import InstructionsData
 
