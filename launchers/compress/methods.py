@@ -1,0 +1,80 @@
+"""Makes the compressed model, by llm-compressor or in this process, and writes it as a plain folder."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel, __version__
+
+from llmexp.compress.config import Prune, Sparsify
+from llmexp.compress.plan import CompressPlan
+from llmexp.launchers.compress import llm_compressor
+from llmexp.launchers.compress.layer_dropping import drop_layers
+from llmexp.launchers.compress.loading import batches, linears, original, source_of
+from llmexp.launchers.compress.magnitude import zero_smallest
+from llmexp.launchers.compress.pruning import prune
+from llmexp.launchers.compress.quality import nll_of
+from llmexp.launchers.compress.recovery import SEQUENCES, recover
+from llmexp.launchers.compress.reloading import copy_tokenizer
+from llmexp.launchers.compress.text import SplitText
+from llmexp.launchers.rank.frame import Rank
+from llmexp.machine.processes import peak_rss_bytes
+
+
+@dataclass(frozen=True)
+class Made:
+    """A compressed model's folder, what making it took, and what it said of the held-out text before it was saved."""
+
+    folder: Path
+    time_s: float
+    peak_rss_bytes: int
+    nll: float
+    what_ran: dict[str, Any]
+
+
+def make(plan: CompressPlan, rank: Rank, text: SplitText, device: torch.device) -> Made:
+    """Compress the plan's model into the repeat's folder `model`, in place of one that an earlier start left."""
+    folder, source = rank.folder / "model", source_of(plan.config.model)
+    shutil.rmtree(folder, ignore_errors=True)
+    if plan.config.compress.method in plan.config.needs_llm_compressor:
+        told = llm_compressor.run(plan, rank, text, source, folder)
+        ran = {"compressor": "llm-compressor", "dtype": told["dtype"], "versions": told["versions"]}
+        made = Made(folder, told["compress_time_s"], told["compress_peak_rss_bytes"], told["nll_saved"], ran)
+    else:
+        made = _made_here(plan, text, device, folder)
+    copy_tokenizer(source, folder)
+    return made
+
+
+def _made_here(plan: CompressPlan, text: SplitText, device: torch.device, folder: Path) -> Made:
+    model = original(plan.config.model, device)
+    begin_s = time.perf_counter()
+    model, ran = _compressed(model, plan, text)
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    time_s, peak_bytes = time.perf_counter() - begin_s, peak_rss_bytes()
+    nll = nll_of(model, text.held_out_parts, device)
+    model.save_pretrained(folder)
+    dtype = str(model.dtype).removeprefix("torch.")
+    versions = {"torch": torch.__version__, "transformers": __version__}
+    return Made(folder, time_s, peak_bytes, nll, {"compressor": "llmexp", "dtype": dtype, "versions": versions} | ran)
+
+
+def _compressed(model: PreTrainedModel, plan: CompressPlan, text: SplitText) -> tuple[PreTrainedModel, dict[str, Any]]:
+    """Return the compressed model, and what is worth knowing of how it was made."""
+    compress = plan.config.compress
+    if isinstance(compress, Sparsify):
+        zero_smallest(linears(model).values(), compress)
+        return model, {}
+    assert isinstance(compress, Prune)
+    read, ran = batches(text.calibration, SEQUENCES, model.device), {}
+    if compress.method == "layers":
+        ran = {"dropped_layers": drop_layers(model, compress.share, read)}
+    else:
+        prune(model, compress.method, compress.share, read)
+    return recover(model, compress, text.calibration, plan.config.seed), ran

@@ -1,0 +1,180 @@
+"""Compresses a model with llm-compressor, as a program in an environment where llmexp is not installed.
+
+Called as `PYTHON oneshot.py job.json`. The job names the model, the method with its scheme, the tokens and the folder
+to write; the answer, or why there is none, is a JSON file beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import resource
+import sys
+import time
+from collections.abc import Callable, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+IN_BF16 = ("mxfp4", "nvfp4")
+NEEDS_NO_TEXT = ("rtn",)
+LIBRARIES = ("llmcompressor", "compressed-tensors", "transformers", "torch", "auto-round")
+_Json = dict[str, Any]
+
+
+def scheme_of(job: _Json) -> _Json:
+    """Return the job's scheme as llm-compressor's modifiers take it; raises ValueError for one that nobody has."""
+    weights = job["weights"]
+    if weights in IN_BF16:
+        return _four_bit_floats(weights, job["activations"])
+    kind, bits = ("float", 8) if weights == "fp8" else ("int", int(weights.removeprefix("int")))
+    group = job["group_size"]
+    shared = "tensor" if job["activations"] == "fp8_static" else "group" if group else "channel"
+    form = {"num_bits": bits, "type": kind, "strategy": shared, "symmetric": job["symmetric"], "dynamic": False}
+    if shared == "group":
+        form["group_size"] = group
+    return {"weights": form} | _activations(job["activations"])
+
+
+def _four_bit_floats(weights: str, activations: str | None) -> _Json:
+    from compressed_tensors.quantization import preset_name_to_scheme
+
+    if activations not in (None, "fp4"):
+        raise ValueError(f"compress.activations={activations} does not go with {weights} weights: choose null or fp4")
+    name = weights.upper() + ("" if activations else "A16")
+    preset: _Json = preset_name_to_scheme(name, ["Linear"]).model_dump(exclude_none=True)
+    return {part: preset[part] for part in ("weights", "input_activations") if part in preset}
+
+
+def _activations(name: str | None) -> _Json:
+    if name is None:
+        return {}
+    if name == "fp4":
+        raise ValueError("compress.activations=fp4 goes with mxfp4 or nvfp4 weights alone")
+    form: _Json = {"num_bits": 8, "type": "int" if name == "int8" else "float", "symmetric": True}
+    if name == "fp8_static":
+        return {"input_activations": form | {"strategy": "tensor", "dynamic": False, "observer": "static_minmax"}}
+    return {"input_activations": form | {"strategy": "token", "dynamic": True}}
+
+
+def recipe_of(job: _Json) -> list[Any]:
+    """Return the modifiers of the job's method, in the order in which they work."""
+    method, options = job["method"], {"ignore": ["lm_head"]} | job.get("modifier", {})
+    if method in ("sparsegpt", "wanda"):
+        pattern = "0:0" if job["pattern"] == "free" else job["pattern"]
+        return [_sparsifier(method)(sparsity=job["sparsity"], mask_structure=pattern, targets=["Linear"], **options)]
+    return _quantizers(method, job, options | {"config_groups": {"group_0": {"targets": ["Linear"]} | scheme_of(job)}})
+
+
+def _sparsifier(method: str) -> Callable[..., Any]:
+    from llmcompressor.modifiers.pruning import SparseGPTModifier, WandaPruningModifier
+
+    return {"sparsegpt": SparseGPTModifier, "wanda": WandaPruningModifier}[method]
+
+
+def _quantizers(method: str, job: _Json, options: _Json) -> list[Any]:
+    from llmcompressor.modifiers.gptq import GPTQModifier
+    from llmcompressor.modifiers.quantization import QuantizationModifier
+
+    if method == "rtn":
+        return [QuantizationModifier(**options)]
+    if method == "gptq":
+        return [GPTQModifier(**options)]
+    if method == "smoothquant":
+        from llmcompressor.modifiers.transform.smoothquant import SmoothQuantModifier
+
+        return [SmoothQuantModifier(smoothing_strength=job["smoothing"]), GPTQModifier(**options)]
+    if method == "awq":
+        from llmcompressor.modifiers.transform.awq import AWQModifier
+
+        return [AWQModifier(), QuantizationModifier(**options)]
+    from llmcompressor.modifiers.autoround import AutoRoundModifier
+
+    return [AutoRoundModifier(**{"enable_torch_compile": False} | options)]
+
+
+def nll_of(model: Any, parts: Sequence[Sequence[int]], device: str) -> float:
+    """Return the nats of a predicted token, over all parts of the held-out documents; each part is read alone."""
+    nats, count = 0.0, 0
+    for part in parts:
+        tokens = torch.tensor([part], device=device)
+        with torch.no_grad():
+            logits = model(input_ids=tokens, use_cache=False).logits[0, :-1].float()
+        nats += float(torch.nn.functional.cross_entropy(logits, tokens[0, 1:], reduction="sum"))
+        count += len(part) - 1
+    return nats / count
+
+
+def loaded(job: _Json) -> Any:
+    """Load the job's model on its device, in bf16 where the scheme needs it, else as it was saved."""
+    from transformers import AutoModelForCausalLM
+
+    dtype = torch.bfloat16 if job.get("weights") in IN_BF16 else "auto"
+    options = {"dtype": dtype, "trust_remote_code": job["trust_remote_code"]}
+    return AutoModelForCausalLM.from_pretrained(job["model"], **options).to(job["device"]).eval()
+
+
+def compress(job: _Json, model: Any) -> None:
+    """Run the recipe over the calibration sequences."""
+    from datasets import Dataset
+    from llmcompressor import oneshot
+
+    rows = job["calibration"]
+    text = {"input_ids": rows, "attention_mask": [[1] * len(row) for row in rows]}
+    given = {
+        "dataset": Dataset.from_dict(text),
+        "processor": object(),  # it asks for a tokenizer, and uses none: the sequences are tokens
+        "max_seq_length": max(map(len, rows)),
+        "num_calibration_samples": len(rows),
+    }
+    static = job.get("activations") in ("fp8_static", "fp4")
+    oneshot(model=model, recipe=recipe_of(job), **({} if job["method"] in NEEDS_NO_TEXT and not static else given))
+
+
+def answer(job: _Json) -> _Json:
+    """Do the job; return what it took and what the compressed model says in memory, before it is saved."""
+    if job["method"] == "awq" and job["device"] == "cpu":
+        raise ValueError("compress.method=awq needs a GPU: llm-compressor's AWQ cannot run on hardware=cpu")
+    model = loaded(job)
+    begin_s = time.perf_counter()
+    compress(job, model)
+    took_s = time.perf_counter() - begin_s
+    peak_rss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    nll = nll_of(model, job["held_out"], job["device"])
+    if not math.isfinite(nll):
+        raise ValueError(f"the compressed model's loss is {nll} before it is saved")
+    model.save_pretrained(job["folder"], save_compressed=True)
+    return {
+        "compress_time_s": took_s,
+        "compress_peak_rss_bytes": peak_rss_bytes,
+        "nll_saved": nll,
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "versions": {name: version for name in LIBRARIES if (version := _version(name))},
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def main(path: Path) -> int:
+    """Read the job, write its answer to job["answer"], return the exit code; the model's seed is the job's."""
+    job = json.loads(path.read_text())
+    torch.manual_seed(job["seed"])
+    torch.set_num_threads(job["threads"])
+    try:
+        told = answer(job)
+    except (ValueError, RuntimeError, ImportError, NotImplementedError, OSError) as error:
+        Path(job["answer"]).write_text(json.dumps({"error": f"{type(error).__name__}: {error}"}) + "\n")
+        raise
+    Path(job["answer"]).write_text(json.dumps(told) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
