@@ -11,7 +11,7 @@ from compressed_runs import compress_plan, documents, result_of, trained_folder,
 
 from llmexp.compress.report.section import CompressSection
 from llmexp.record.folder import RunFolder
-from llmexp.record.result import RunStatus
+from llmexp.record.result import RunStatus, Stability
 from llmexp.report.table import build_report
 
 # The recipe, nats a token that it loses, bytes of its layers.
@@ -47,8 +47,18 @@ def test_a_row_a_recipe_with_the_front_marked(folders: list[RunFolder]) -> None:
     assert {name for name, cell in shown.items() if cell.endswith(" *")} == {"w8a8", "nvfp4"}
     assert cells(section, "layers, MB") == {"w8a8": "0.8", "fp8": "0.9", "nvfp4": "0.45", "layers": "0.6"}
     ratio = cells(section, "ratio [95 %]")["w8a8"]
-    assert ratio.startswith("1.015 [1.0")
+    assert ratio.startswith("1.0151 [1.0")
     assert section.title.startswith("mine made smaller on cpu, held-out documents: 32 of 512 tokens")
+
+
+def test_a_disturbed_machine_casts_doubt_on_the_time_alone(folders: list[RunFolder]) -> None:
+    found = folders[0].result()
+    assert found
+    doubt = Stability(verdict="unstable", reasons=["contention: other processes"])
+    folders[0].write(folders[0].result_path, found.model_copy(update={"stability": doubt}))
+    section = section_of(folders[:1])
+    assert cells(section, "compression, s") == {"w8a8": "2 ! (1)"}
+    assert cells(section, "perplexity") == {"w8a8": "12.57"}
 
 
 def test_a_run_that_failed_says_so_and_is_on_no_front(folders: list[RunFolder], tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from llmexp.compress.report.front import Quality, front, qualities
 from llmexp.report.page.chart import Chart, ChartTrace
 from llmexp.report.picture import COLORS, CurvePoint, draw_curve, named_beside, new_figure, plain, save
 from llmexp.report.section import ReportSection
-from llmexp.report.signs import doubt_sign
 
 MB = 1e6
 QUALITY = "quality"
@@ -76,7 +75,7 @@ def _draw(section: ReportSection, group: Sequence[Quality], title: str, path: Pa
     axes.plot(*places, color=COLORS[-1], linewidth=1, label="the front")
     axes.axhline(group[0].original, color=COLORS[-1], linestyle="--", linewidth=1, label="original")
     for number, one in enumerate(group):
-        name = f"{section.named(one.row)} {doubt_sign(one.row)}".rstrip()
+        name = section.named(one.row)
         mark = MARKERS[number // len(COLORS) % len(MARKERS)]
         point = CurvePoint(one.layers_bytes / MB, one.perplexity, one.interval)
         draw_curve(axes, [point], COLORS[number % len(COLORS)], marker=mark, markersize=5, linestyle="", label=name)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from llmexp.analysis.metric import MetricSpec
 from llmexp.compress.report.front import front, qualities, ratio_interval
 from llmexp.compress.report.quality_plot import MB, QUALITY, draw_quality, quality_charts
 from llmexp.record.result import RunStatus
@@ -20,6 +21,7 @@ from llmexp.report.signs import doubt_sign
 
 BEST = "*"
 _SIZES = ("weight_bits", "layers_bytes", "file_bytes")
+_TIME = "compress_time_s"
 _RATIO = "ratio [95 %]"
 _MEANINGS = (
     f"{BEST}: no other run of this model has as few bytes of layers and a lower perplexity",
@@ -43,6 +45,7 @@ class CompressSection(ReportSection):
     def columns(self) -> list[Column]:
         """The recipe, sizes, perplexity, its ratio, and what else is measured."""
         shown = {name: self.metric_column(spec) for name, spec in self.metrics.items() if spec.column}
+        shown |= {_TIME: self._seconds(self.metrics[_TIME])} if _TIME in shown else {}
         rest = [column for name, column in shown.items() if name not in (*_SIZES, "perplexity")]
         found = [
             *self.identity_columns(),
@@ -61,8 +64,14 @@ class CompressSection(ReportSection):
         metric, why = row.metric("perplexity"), mark(ending_note(row), self.numbers)
         if not metric or row.state != RunStatus.SUCCESS:
             return "-" if row.state == OOM else row.state + why
-        sign = f" {doubt_sign(row)}{mark(row.doubt, self.numbers)}" if row.doubt else ""
-        return f"{metric.mean:,.4g}{f' {BEST}' if row.id in self._best else ''}{sign}{why}"
+        return f"{metric.mean:,.4g}{f' {BEST}' if row.id in self._best else ''}{why}"
+
+    def _seconds(self, spec: MetricSpec) -> Column:
+        """Return the time of compression; what disturbs a machine changes this alone, so the sign stands here."""
+        column = self.metric_column(spec)
+        signs = [f" {doubt_sign(row)}{mark(row.doubt, self.numbers)}" if row.doubt else "" for row in self.rows]
+        cells = tuple(cell and f"{cell}{sign}" for cell, sign in zip(column.cells, signs, strict=True))
+        return replace(column, cells=cells)
 
     @cached_property
     def _best(self) -> set[str]:
@@ -94,7 +103,7 @@ class CompressSection(ReportSection):
         ends = [
             (_percent(found[0]), _percent(found[1])) if (found := ratio_interval(row)) else None for row in self.rows
         ]
-        none, signs = [None] * len(self.rows), [f" {doubt_sign(row)}" if row.doubt else "" for row in self.rows]
+        none, signs = [None] * len(self.rows), [""] * len(self.rows)
         words = ["" if row.state == RunStatus.SUCCESS else row.state for row in self.rows]
         return [
             Bars("perplexity above the original's, %", lost, ends, none, words, signs),
@@ -125,8 +134,13 @@ def _ratio(row: Row) -> str:
     metric, ends = row.metric("perplexity_ratio"), ratio_interval(row)
     if not metric:
         return ""
-    return f"{metric.mean:.4g}" + (f" [{ends[0]:.4g}, {ends[1]:.4g}]" if ends else "")
+    return f"{_exact(metric.mean)}" + (f" [{_exact(ends[0])}, {_exact(ends[1])}]" if ends else "")
 
 
 def _percent(ratio: float) -> float:
     return 100 * (ratio - 1)
+
+
+def _exact(ratio: float) -> str:
+    """Write a ratio with four places, as good recipes are a few parts of ten thousand apart."""
+    return f"{ratio:.4f}" if ratio < 10 else f"{ratio:.4g}"
