@@ -42,8 +42,8 @@ Norm Tweaking; ZeroQuant; LLM-QAT; QMoE; AlphaTuning; SparseGPT; Sheared LLaMA; 
 """
 OTHERS = """
 token streaming; hierarchical search; holistic partitioning; zero skipping; predictors of active neurons; allocator;
-thread blocks; expert cache; Accelerate; TensorRT; XLA; Fairseq; LLMPerf; MLPerf; HELM; sparse attention;
-dynamic quantization; lossless compression; parallelism that changes
+thread blocks; expert cache; experts shared out; Accelerate; TensorRT; XLA; Fairseq; LLMPerf; MLPerf; HELM;
+sparse attention; dynamic quantization; lossless compression; parallelism that changes
 """
 
 

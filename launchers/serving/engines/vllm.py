@@ -14,7 +14,7 @@ from llmexp.dtypes import format_of
 from llmexp.machine.processor import instruction_sets
 from llmexp.record.digits import GIB
 from llmexp.record.plan import Command
-from llmexp.schema import MixtralModel
+from llmexp.schema import DenseModel, MixtralModel
 from llmexp.serving.engine import (
     APART,
     HOST,
@@ -74,6 +74,7 @@ _ON_A_GPU = {
     "memory_fraction": "the KV cache gets the bytes that the planned requests need",
     "weights_offload_gb": "the weights are in the host's memory already, and the server would leave them there",
     "experts_offload_gb": "the experts are in the host's memory already",
+    "expert_parallel": "the server shares the experts out, and one of its processes ends at the first request",
     "kv_offload_gb": "the server ends and says that only GPUs have it",
     "kv_dtype": "choices are auto and fp8; with int8_per_token_head its outputs were wrong",
     "quantization": "the server has no kernel for it, or leaves the weights: engine=transformers has bnb-4bit",
@@ -109,6 +110,7 @@ class VllmEngine(ServingEngine):
         "kv_offload_gb": value("--kv-offloading-size"),
         "adapters_at_once": value("--max-loras"),
         APART: lambda given: [],
+        "expert_parallel": switch("--enable-expert-parallel"),
         "compile": lambda on: [] if on else ["--enforce-eager"],
         "cuda_graphs": lambda on: [] if on else ["--compilation-config", '{"cudagraph_mode": "NONE"}'],
     }
@@ -121,7 +123,7 @@ class VllmEngine(ServingEngine):
         """Adapters have a largest rank; on a CPU it lacks knobs, and attention is for some sizes of heads only."""
         if served.adapters and served.adapters.rank > _RANKS[-1]:
             return f"engine=vllm supports adapters up to serve.adapters.rank={_RANKS[-1]}"
-        if why := _cannot_part(served) or _cannot_offload(served):
+        if why := _cannot_part(served) or _cannot_offload(served) or _cannot_share_experts(served):
             return why
         if served.device != "cpu":
             return None
@@ -196,6 +198,17 @@ def _connector(served: ServingSpec) -> str:
     """Return the connector between prefill and decode; empty where one server does both."""
     given = served.knobs.get(APART)
     return str(given) if given and given is not True else _CONNECTORS[served.device] if given else ""
+
+
+def _cannot_share_experts(served: ServingSpec) -> str | None:
+    """Say why experts cannot be whole on some of the devices, and not on others."""
+    if not served.knobs.get("expert_parallel"):
+        return None
+    if isinstance(served.model, DenseModel):
+        return f"engine=vllm: engine.options.expert_parallel=true: model={served.model.name} has no experts"
+    if served.devices == served.replicas == 1:
+        return "engine=vllm: engine.options.expert_parallel=true shares experts over devices: set parallelism.tp=2"
+    return None
 
 
 def _cannot_part(served: ServingSpec) -> str | None:
