@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from llmexp.analysis.contention import Machine, disturbances, sm_clocks
 from llmexp.analysis.quantity import Measurement
 from llmexp.compress.config import CompressRunConfig
+from llmexp.compress.made import made_model
 from llmexp.compress.metrics import METRICS, CompressRepeat
 from llmexp.compress.plan import CompressPlan
 from llmexp.compress.planning import plan_compression
@@ -14,6 +15,7 @@ from llmexp.compress.record import CompressionSummary, DocumentSample
 from llmexp.compress.report.section import CompressSection
 from llmexp.record.digits import rounded
 from llmexp.record.result import Metric, Stability
+from llmexp.schema import MadeModel
 from llmexp.tasks.base import Task
 
 # Documents that calibration has seen in part are read better than others.
@@ -49,6 +51,10 @@ class Compress(Task[CompressRunConfig, CompressPlan]):
             "documents": f"{text.held_out_documents} of up to {text.document_tokens} tokens judge; {calibrates}",
             "library": f"llm-compressor of {python}" if (python := plan.engine_config["python"]) else "",
         }
+
+    def made_model(self, plan: CompressPlan) -> MadeModel:
+        """Return the compressed model, which can be served, trained or compressed further."""
+        return made_model(plan)
 
     def rates(self, plan: CompressPlan, repeats: Sequence[CompressRepeat]) -> list[Measurement]:
         """Return no rate: quality is compared, not speed."""
