@@ -61,7 +61,7 @@ def trained_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def compress_plan(trained_llama: Path, tmp_path: Path) -> MakePlan:
+def compress_plan(request: pytest.FixtureRequest, tmp_path: Path) -> MakePlan:
     """Plan a method; keywords are keys of its section, `text` and `engine_config` those of others."""
 
     def plan(
@@ -85,7 +85,7 @@ def compress_plan(trained_llama: Path, tmp_path: Path) -> MakePlan:
             "model": {
                 "name": "small",
                 "architecture": "hf",
-                "path": str(model or trained_llama),
+                "path": str(model or request.getfixturevalue("trained_llama")),
                 "weights": "pretrained",
             },
             "compress": {"name": method, "method": method} | part | keys,

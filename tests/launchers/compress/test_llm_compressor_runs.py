@@ -1,0 +1,100 @@
+"""Models that llm-compressor compresses in its own environment, loaded here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_llama import MakePlan
+
+from llmexp.compress.record import CompressionSummary, DocumentSample
+from llmexp.launchers.compress import worker
+from llmexp.launchers.rank.frame import Rank
+from llmexp.record.samples import read_samples
+
+pytestmark = [pytest.mark.slow, pytest.mark.long]
+OWN = Path(__file__).parents[3] / ".venv-compress" / "bin" / "python"
+PYTHON = Path(os.environ.get("LLMEXP_COMPRESS_PYTHON", OWN))
+Ran = tuple[CompressionSummary, float]
+
+
+@pytest.fixture
+def ran(compress_plan: MakePlan, tmp_path: Path) -> Callable[..., Ran]:
+    """Run a method; return its summary, which says that the loaded model is the saved one, and KL a token."""
+    if not PYTHON.exists():
+        pytest.skip(f"no llm-compressor: make compress-venv, or set LLMEXP_COMPRESS_PYTHON ({PYTHON} is missing)")
+
+    @cache
+    def run(method: str, iters: int | None = None, **keys: Any) -> Ran:
+        folder = tmp_path / f"repeat.{len(list(tmp_path.iterdir()))}"
+        folder.mkdir()
+        rank = Rank(0, 0, 1, folder)
+        options = {"python": str(PYTHON), "modifier": {"iters": iters} if iters else {}}
+        summary = worker.work(compress_plan(method, engine_config=options, **keys), rank)
+        samples = read_samples(rank.samples_path, DocumentSample)
+        return summary, sum(sample.kl for sample in samples) / sum(sample.tokens for sample in samples)
+
+    return run
+
+
+def test_gptq_is_nearer_to_the_original_than_rounding(ran: Callable[..., Ran]) -> None:
+    (gptq, near), (rtn, far) = ran("gptq"), ran("rtn")
+    assert 3 * near < far
+    assert gptq.file_bytes == rtn.file_bytes < 0.5 * gptq.original_file_bytes
+    assert gptq.weight_bits == rtn.weight_bits == 4.5
+    assert gptq.parameters == gptq.original_parameters
+    assert gptq.what_ran["format"] == "pack-quantized"
+    assert gptq.what_ran["versions"].keys() >= {"llmcompressor", "transformers"}
+
+
+def test_fewer_bits_cost_more(ran: Callable[..., Ran]) -> None:
+    costs = [ran("rtn", weights=weights)[1] for weights in ("int8", "int4", "int2")]
+    assert 3 * costs[0] < costs[1]
+    assert 3 * costs[1] < costs[2]
+
+
+def test_sparsegpt_mends_what_it_takes(ran: Callable[..., Ran]) -> None:
+    """It changes the weights that stay; Wanda does not. Two of each four neighbors is a harder pattern."""
+    (summary, mended), (_, wanda), (of_four, mended_of_four) = (
+        ran("sparsegpt"),
+        ran("wanda"),
+        ran("sparsegpt", pattern="2:4"),
+    )
+    assert 3 * mended < wanda
+    assert mended < mended_of_four
+    assert mended < ran("magnitude")[1]
+    assert summary.sparsity == pytest.approx(0.5, abs=1e-3)
+    assert of_four.sparsity == pytest.approx(0.5, abs=1e-3)
+    assert summary.weight_bits == 32
+
+
+@pytest.mark.parametrize(
+    ("method", "keys", "said"),
+    [
+        ("gptq", {"weights": "int8", "activations": "int8", "group_size": None}, "int-quantized"),
+        ("gptq", {"activations": "int8"}, "int-quantized"),
+        (
+            "smoothquant",
+            {"weights": "int8", "activations": "int8", "group_size": None, "smoothing": 0.8},
+            "int-quantized",
+        ),
+        ("rtn", {"weights": "fp8", "activations": "fp8", "group_size": None}, "float-quantized"),
+        ("rtn", {"weights": "fp8", "activations": "fp8_static", "group_size": None}, "float-quantized"),
+        ("rtn", {"weights": "mxfp4", "group_size": None}, "mxfp4-pack-quantized"),
+        ("rtn", {"weights": "nvfp4", "activations": "fp4", "group_size": None}, "nvfp4-pack-quantized"),
+        ("autoround", {"iters": 5}, "pack-quantized"),
+    ],
+)
+def test_each_format_is_loaded_as_it_was_saved(
+    method: str, keys: dict[str, Any], said: str, ran: Callable[..., Ran]
+) -> None:
+    summary, kl = ran(method, **keys)
+    assert summary.what_ran["format"] == said
+    assert 0 < kl < 0.02
+    assert summary.file_bytes < 0.6 * summary.original_file_bytes
+    assert summary.compress_time_s > 0
+    assert summary.compress_peak_rss_bytes > 2**27
