@@ -61,11 +61,14 @@ def _activations(name: str | None) -> _Json:
 
 def recipe_of(job: _Json) -> list[Any]:
     """Return the modifiers of the job's method, in the order in which they work."""
-    method, options = job["method"], {"ignore": ["lm_head"]} | job.get("modifier", {})
+    method, options = job["method"], job.get("modifier", {})
     if method in ("sparsegpt", "wanda"):
         pattern = "0:0" if job["pattern"] == "free" else job["pattern"]
-        return [_sparsifier(method)(sparsity=job["sparsity"], mask_structure=pattern, targets=["Linear"], **options)]
-    return _quantizers(method, job, options | {"config_groups": {"group_0": {"targets": ["Linear"]} | scheme_of(job)}})
+        # They name a matrix with a dot behind it when they look whether to leave it out.
+        given = {"sparsity": job["sparsity"], "mask_structure": pattern, "ignore": [r"re:.*lm_head\.?$"]}
+        return [_sparsifier(method)(**given, targets=["Linear"], **options)]
+    scheme = {"config_groups": {"group_0": {"targets": ["Linear"]} | scheme_of(job)}}
+    return _quantizers(method, job, {"ignore": ["lm_head"]} | options | scheme)
 
 
 def _sparsifier(method: str) -> Callable[..., Any]:

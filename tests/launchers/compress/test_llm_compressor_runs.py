@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
 from small_llama import MakePlan
 
 from llmexp.compress.record import CompressionSummary, DocumentSample
@@ -57,19 +59,25 @@ def test_fewer_bits_cost_more(ran: Callable[..., Ran]) -> None:
     assert 3 * costs[1] < costs[2]
 
 
-def test_sparsegpt_mends_what_it_takes(ran: Callable[..., Ran]) -> None:
-    """It changes the weights that stay; Wanda does not. Two of each four neighbors is a harder pattern."""
+def test_sparsegpt_mends_what_it_takes(ran: Callable[..., Ran], tmp_path: Path, trained_llama: Path) -> None:
+    """It changes the weights that stay; Wanda does not. Two of each four neighbors is a harder pattern.
+
+    What names tokens is left alone.
+    """
     (summary, mended), (_, wanda), (of_four, mended_of_four) = (
         ran("sparsegpt"),
         ran("wanda"),
         ran("sparsegpt", pattern="2:4"),
     )
     assert 3 * mended < wanda
-    assert mended < mended_of_four
-    assert mended < ran("magnitude")[1]
+    assert 1.5 * mended < mended_of_four
+    assert 3 * mended < ran("magnitude")[1]
     assert summary.sparsity == pytest.approx(0.5, abs=1e-3)
     assert of_four.sparsity == pytest.approx(0.5, abs=1e-3)
     assert summary.weight_bits == 32
+    heads = [load_file(path)["lm_head.weight"] for path in tmp_path.glob("repeat.*/model/*.safetensors")]
+    assert len(heads) == 4
+    assert all(torch.equal(head, load_file(trained_llama / "model.safetensors")["lm_head.weight"]) for head in heads)
 
 
 @pytest.mark.parametrize(
