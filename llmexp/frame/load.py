@@ -22,7 +22,7 @@ Place = str | os.PathLike[str]
 
 
 def load(path: Place | Sequence[Place], level: str = "runs") -> Any:
-    """Return a pandas.DataFrame of runs; a row is what `level` names: runs, repeats, steps, points, requests or calls.
+    """Return a pandas.DataFrame of runs; a row is of a level: runs, repeats, steps, points, requests, calls, documents.
 
     `path` is a run's folder, a sweep's, one that holds them, a bundle of `llmexp export`, or a list of these. Units are
     in the columns' names. `attrs["columns"]` says what each column means, `attrs["unreadable"]` why a run, by its path,
