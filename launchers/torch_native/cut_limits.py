@@ -8,8 +8,8 @@ from llmexp.training.config import TrainingConfig
 from llmexp.training.limits import compiled_limit
 from llmexp.training.plan.dims import ParallelDims
 
-ARCHITECTURES = {"tp": ("llama",), "cp": ("llama", "qwen3", "mixtral")}
-METHODS = {"tp": ("F", "R", "RS", "Z2", "Z3"), "cp": ("F", "R", "RS", "Z1", "Z2", "Z3", "O", "L")}
+ARCHITECTURES = {"tp": ("llama", "qwen3"), "cp": ("llama", "qwen3", "mixtral")}
+METHODS = {"tp": ("F", "R", "RS", "Z2", "Z3", "L"), "cp": ("F", "R", "RS", "Z1", "Z2", "Z3", "O", "L")}
 
 
 def uncut(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
@@ -17,7 +17,7 @@ def uncut(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) ->
     for name in METHODS:
         if dims.degrees[name] == 1:
             continue
-        own = _matrices(config, dims) if name == "tp" else _sequences(techniques, dims)
+        own = _matrices(config, techniques, dims) if name == "tp" else _sequences(techniques, dims)
         why = _beyond(config, name) | own | untried(config)
         if reason := next((reason for reason, holds in why.items() if holds), None):
             return (
@@ -37,11 +37,13 @@ def _beyond(config: TrainingConfig, degree: str) -> dict[str, bool]:
     return {takes: not known, f"it goes with {', '.join(methods)}, not with {', '.join(beyond)}": bool(beyond)}
 
 
-def _matrices(config: TrainingConfig, dims: ParallelDims) -> dict[str, bool]:
+def _matrices(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, bool]:
+    dropout, adapts = config.adapter.dropout, techniques.adapter is not None
     hidden, tied = getattr(config.model, "hidden_size", 0), getattr(config.model, "tie_embeddings", False)
     return {
         "it cuts the embedding by columns and the head by rows: set model.tie_embeddings=false": tied,
         f"it does not divide model.hidden_size={hidden}": bool(hidden % dims.tp),
+        f"its ranks would drop different inputs by adapter.dropout={dropout}: set it to 0": adapts and dropout > 0,
     }
 
 

@@ -20,7 +20,7 @@ from llmexp.training.limits import adapter_limit, flash_without_bf16, packing_li
 from llmexp.training.optimizer_limits import misdeclared_moments, sharding_limit
 from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.float8 import float8_options
-from llmexp.training.plan.gathered_units import GatheredUnits, Reduced, Units
+from llmexp.training.plan.gathered_units import GatheredUnits, ReducedPart, Units
 from llmexp.training.plan.memory import Gathered, StatePlacement, Storage
 from llmexp.training.plan.moments import moment_bytes
 
@@ -107,7 +107,7 @@ class TorchEngine(TrainingEngine):
         """Return what is gathered; reduced gradients are there before backward where a step has several passes."""
         dims, precision = ParallelDims.of(config, self.schedules, self.cp_chunks), config.precision
         sizes = bytes_of(precision.parameters), bytes_of(precision.gradients)
-        parts = Reduced(reduced, 1 / dims.sharers, 1 / dims.same_experts, config.batch.accumulation > 1)
+        parts = ReducedPart(reduced, 1 / dims.sharers, 1 / dims.same_experts, config.batch.accumulation > 1)
         return GatheredUnits(Units.of(config), *sizes, parts, layers_stay)
 
     def _has_buckets(self, config: TrainingConfig) -> bool:

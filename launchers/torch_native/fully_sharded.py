@@ -49,7 +49,7 @@ class FullySharded(WrappedModel):
         self.module = assembly.with_atoms(model, plan)
         self._mesh = _mesh(plan.dims, device)
         if plan.dims.tp > 1:
-            cut_matrices(self.module, self._mesh[TENSOR], along_sequence=plan.dims.sequence)
+            cut_matrices(building.transformer(self.module), self._mesh[TENSOR], along_sequence=plan.dims.sequence)
         if plan.dims.ep > 1:
             self._experts = _mesh_of_experts(plan.dims, device)
             share_experts(self.module, self._experts[EXPERT])

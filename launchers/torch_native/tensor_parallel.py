@@ -1,4 +1,4 @@
-"""Tensor parallelism by torch's DTensor: every matrix of a Llama is cut over neighboring ranks.
+"""Tensor parallelism by torch's DTensor: every matrix of a Llama or Qwen3 is cut over neighboring ranks.
 
 The head's logits stay cut, and so does the loss that is made of them.
 """
@@ -72,7 +72,7 @@ def materialize_parts(
 ) -> Any:
     """Return a model of the meta device with the method's atoms, of which this rank holds its parts, with values."""
     module = assembly.with_atoms(model, plan)
-    cut_matrices(module, ranks, along_sequence=plan.dims.sequence)
+    cut_matrices(building.transformer(module), ranks, along_sequence=plan.dims.sequence)
     buffers = building.ExactBuffers(module)
     module.to_empty(device=device)
     buffers.restore(device)
@@ -83,9 +83,13 @@ def materialize_parts(
 def cut_matrices(model: PreTrainedModel, ranks: DeviceMesh, *, along_sequence: bool) -> None:
     """Cut the matrices, embedding and head that a Llama or a stage of it has, on whatever device they are.
 
-    Norms stay whole. What lies between the matrices is whole too, or cut along the sequence; stages take and give it.
+    Norms stay whole; gradients of their gains are added up where ranks have different inputs. What lies between the
+    matrices is whole too, or cut along the sequence; stages take and give it.
     """
-    held = [name for name, module in model.named_modules() if next(module.parameters(), None) is not None]
+    modules = {name: module for name, module in model.named_modules() if next(module.parameters(), None) is not None}
+    # A matrix with an adapter is several modules of its own.
+    held = [name for name in modules if f"{name}.base_layer" not in modules]
+    trains = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
     styles = _styles(along_sequence)
     if along_sequence:
         # The embedding's output is whole, as transformers takes positions and masks from its length.
@@ -95,6 +99,9 @@ def cut_matrices(model: PreTrainedModel, ranks: DeviceMesh, *, along_sequence: b
         )
     found = {name: style for name in held for pattern, style in styles.items() if fnmatch(name, pattern)}
     parallelize_module(model, ranks, found)
+    # Styles of norms let every parameter train.
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(trains[name])
 
 
 def _styles(along_sequence: bool) -> dict[str, ParallelStyle]:
@@ -119,15 +126,30 @@ def _styles(along_sequence: bool) -> dict[str, ParallelStyle]:
         styles
         | {name: ColwiseParallel() for name in into}
         | {name: RowwiseParallel(output_layouts=between) for name in out}
-        | {name: _Norm(between) for name in norms}
+        | {name: _Whole(between) for name in norms}
+        # Qwen3's norms act on each head, and a rank has some of the heads.
+        | {f"{layer}.self_attn.{name}_norm": _Whole(Shard(2)) for name in "qk"}
+        | _styles_of_lora(into, out, between)
     )
 
 
-class _Norm(SequenceParallel):
-    """A norm whose gain is a DTensor, so that all parameters are of one kind."""
+def _styles_of_lora(into: set[str], out: set[str], between: Shard | Replicate) -> dict[str, ParallelStyle]:
+    """Cut B like the columns of its matrix and A like the rows; the other of both stays whole."""
+    base, low, high = ".base_layer", ".lora_A.default", ".lora_B.default"
+    wide: dict[str, ParallelStyle] = {f"{name}{part}": ColwiseParallel() for name in into for part in (base, high)}
+    return (
+        wide
+        | {f"{name}{low}": _Whole(Replicate(), local=False) for name in into}
+        | {f"{name}{part}": RowwiseParallel(output_layouts=between) for name in out for part in (base, low)}
+        | {f"{name}{high}": _Whole(between) for name in out}
+    )
 
-    def __init__(self, between: Shard | Replicate) -> None:
-        super().__init__(use_local_output=True)
+
+class _Whole(SequenceParallel):
+    """A module that every rank has whole, as a DTensor, so that all parameters are of one kind."""
+
+    def __init__(self, between: Shard | Replicate, *, local: bool = True) -> None:
+        super().__init__(use_local_output=local)
         self.sequence_sharding = (between,)  # type: ignore[assignment]
 
 

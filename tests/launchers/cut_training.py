@@ -13,11 +13,14 @@ from typing import Any
 
 import checkpoints
 import pytest
-from alone import Alone, train_alone
+import torch
+from alone import CPU, Alone, train_alone
 from marks import tier
 from planning import Measurement, make_plan
 from transformers import AutoModelForCausalLM
 
+from llmexp.launchers.models import building
+from llmexp.launchers.models.weights import weights_of
 from llmexp.training.plan.training_plan import TrainingPlan
 
 SAMPLES, STEPS, SEQ_LEN, LAYERS = 4, 4, 48, 2
@@ -60,6 +63,20 @@ def compare_saved(observe: Callable[..., Measurement], words: str) -> None:
     first = observe({"saved": made}, made.processes, "keeping_worker")["saved"][0]
     loss, _ = checkpoints.first_outputs(made, AutoModelForCausalLM.from_pretrained(Path(first["folder"]) / "model"))
     assert first["losses"][2] < first["losses"][0] - 0.1
+    assert loss == pytest.approx(first["losses"][2], rel=FP32_TOLERANCE)
+
+
+def load_saved_adapter(observe: Callable[..., Measurement], words: str) -> None:
+    """Let PEFT load the adapter that ranks have saved after two steps, on the base that they had."""
+    from peft import PeftModel  # seconds, for all that collect the files that import this
+
+    made = make_plan(*COMMON, "precision=fp32", "adapter.save=true", *words.split())
+    first = observe({"saved": made}, made.processes, "keeping_worker")["saved"][0]
+    config = made.config
+    weights = weights_of(config)
+    base = building.build(building.configuration(config.model), torch.float32, "eager", device=CPU, weights=weights)
+    loss, _ = checkpoints.first_outputs(made, PeftModel.from_pretrained(base, Path(first["folder"]) / "adapter"))
+    assert first["losses"][2] < first["losses"][0] - 0.1, first["losses"]
     assert loss == pytest.approx(first["losses"][2], rel=FP32_TOLERANCE)
 
 

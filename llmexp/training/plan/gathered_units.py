@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llmexp.inputs.architecture.fields import UncountedError
-from llmexp.inputs.architecture.model import Layer
 from llmexp.inputs.architecture.reading import architecture_of
 from llmexp.inputs.shape import RankPart, shape_of
 from llmexp.training.config import TrainingConfig
@@ -39,19 +38,17 @@ class Units:
             made = architecture_of(config.model)
         except UncountedError:
             return cls()
-        largest, experts = max(_units(kind, part) for kind in made.kinds)
+        shared = part.ep > 1
+        largest, experts = max(
+            (kind.parameters_of_rank(part), kind.expert_parameters_of_rank(part) * shared) for kind in made.kinds
+        )
         return cls(
             largest - experts, experts, made.parameters_outside_layers, made.embedding_parameters, made.tie_embeddings
         )
 
 
-def _units(kind: Layer, part: RankPart) -> tuple[int, int]:
-    """Return a layer's parameters on a rank, and those of shared experts among them."""
-    return kind.parameters_of_rank(part), kind.expert_parameters_of_rank(part) * (part.ep > 1)
-
-
 @dataclass(frozen=True)
-class Reduced:
+class ReducedPart:
     """The part of a gradient that is left to a rank once it is reduced, on this rank's device."""
 
     size: int
@@ -81,7 +78,7 @@ class GatheredUnits:
     parameters: int
     gradients: int
     """Bytes of an element of either."""
-    reduced: Reduced
+    reduced: ReducedPart
     layers_stay: bool = False
     """Layers stay gathered from forward on, and are counted elsewhere."""
 

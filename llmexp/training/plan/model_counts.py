@@ -66,6 +66,7 @@ def counts_of_shape(shape: ModelShape, run: CountedRun) -> ModelCounts:
     config, techniques = run.config, run.techniques
     built, how = shape if run.builds_model else None, (config, techniques, run.dims)
     trained = Trained.of(shape, techniques, config.adapter)
+    held = trained.of_rank(shape, config.adapter, run.dims)
     said = [share.words for share in shares_of(techniques) if share.words]
     whole = run.recomputes_whole
     return ModelCounts(
@@ -75,7 +76,7 @@ def counts_of_shape(shape: ModelShape, run: CountedRun) -> ModelCounts:
         flops_per_token=flops_per_token(shape, LengthSchedule.of(config).of_mean_token, techniques, config.adapter),
         recomputed_flops_per_token=recomputed_flops_per_token(built, *how, whole=whole) if built else None,
         flops=flops_of(shape, config, techniques, computed_flops(built, *how, whole=whole) if built else None),
-        memory=estimate(built, run.storage, trained, run.dims, said) if built and run.moments is not None else None,
+        memory=estimate(built, run.storage, held, run.dims, said) if built and run.moments is not None else None,
     )
 
 

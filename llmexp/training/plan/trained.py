@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llmexp.inputs.shape import ModelShape
 from llmexp.method import Techniques
 from llmexp.schema import AdapterConfig
+from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.share import shares_of
+
+CUT_BY_ROWS = ("o_proj", "down_proj")
 
 
 @dataclass(frozen=True)
@@ -33,14 +36,24 @@ class Trained:
             made = share.trained(made, shape, adapter)
         return made
 
+    def of_rank(self, shape: ModelShape, adapter: AdapterConfig, dims: ParallelDims) -> Trained:
+        """Return a rank's part of a frozen model and of its adapter where matrices are cut, else the same."""
+        if dims.tp == 1 or not self.frozen or self.four_bit:
+            return self
+        added = lora_parameters(shape, adapter, dims.tp)
+        return replace(self, trainable=added, frozen=shape.parameters_of_rank(dims.rank_part))
 
-def lora_parameters(shape: ModelShape, adapter: AdapterConfig) -> int:
-    """Count the elements of A [rank, in] and B [out, rank] of all targets (arXiv 2106.09685, section 4.1)."""
-    return (
-        shape.num_layers
-        * adapter.rank
-        * sum(sum(sides) for name, sides in shape.matrices.items() if name in adapter.targets)
-    )
+
+def lora_parameters(shape: ModelShape, adapter: AdapterConfig, tp: int = 1) -> int:
+    """Count the elements of A [rank, in] and B [out, rank] of all targets (arXiv 2106.09685, section 4.1).
+
+    On a rank of tensor parallelism B is cut where its matrix is cut by columns, and A where it is cut by rows.
+    """
+    cut = {
+        name: (inputs // tp, outputs) if name in CUT_BY_ROWS else (inputs, outputs // tp)
+        for name, (inputs, outputs) in shape.matrices.items()
+    }
+    return shape.num_layers * adapter.rank * sum(sum(sides) for name, sides in cut.items() if name in adapter.targets)
 
 
 def flops_per_token(shape: ModelShape, seq_len: float, techniques: Techniques, adapter: AdapterConfig) -> float:

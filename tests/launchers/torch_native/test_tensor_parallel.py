@@ -8,13 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from cut_training import Layouts, compare_saved
-from marks import slow
+from cut_training import FP32_TOLERANCE, Layouts, compare_saved, load_saved_adapter, plan
+from marks import slow, tier
 from planning import Measurement
 
-pytestmark = pytest.mark.ranks
+pytestmark = [
+    pytest.mark.ranks,
+    # PEFT 0.21 asks transformers 5.23 by the old name.
+    pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning"),
+]
 
 TP, SEQUENCE = "parallelism.tp=2", "parallelism.tp=2 parallelism.sequence=true"
+QWEN = "model.architecture=qwen3"
 # Measured: 1e-7 of losses, 4e-7 of gradient norms.
 ROWS = {
     "Naive": TP,
@@ -35,6 +40,12 @@ ROWS = {
     "shard 2 of dp 4, Z2": "parallelism.dp=4 parallelism.shard=2 method=Z2",
     "shard 1 of dp 2, Z3": f"parallelism.dp=2 parallelism.shard=1 method=Z3 {SEQUENCE}",
     "dp 2, F+R+Z3, sequence": f"parallelism.dp=2 method=F+R+Z3 {SEQUENCE}",
+    "qwen3": f"{TP} {QWEN}",
+    "qwen3, R, sequence": f"{SEQUENCE} {QWEN} method=R",
+    "qwen3, Z3": f"{TP} {QWEN} method=Z3",
+    "qwen3, bf16_mixed": f"{TP} {QWEN} precision=bf16_mixed",
+    "qwen3, tp 4": f"parallelism.tp=4 {QWEN} model.num_kv_heads=4",
+    "qwen3, dp 2, F+R+Z3, sequence": f"parallelism.dp=2 method=F+R+Z3 {SEQUENCE} {QWEN}",
 }
 QUICK = {"Naive", "R, sequence", "Z3, sequence", "bf16_mixed", "shard 1, Z3"}
 LAYOUTS = Layouts(ROWS, QUICK, {*ROWS} - {"F, sequence", "Z2", "dp 2, sequence", "shard 2 of dp 4, Z2"})
@@ -63,3 +74,41 @@ def test_every_rank_holds_what_is_planned(observed: Measurement, name: str) -> N
 @pytest.mark.parametrize("words", [f"parallelism.dp=1 {SEQUENCE}", slow(f"parallelism.dp=2 {TP} method=Z3")])
 def test_transformers_loads_the_whole_model_that_was_saved(observe: Callable[..., Measurement], words: str) -> None:
     compare_saved(observe, words)
+
+
+TUNED = "task=finetune data=synthetic method=L optimizer.lr=1e-2"
+ADAPTED = {
+    "L": TP,
+    "L, sequence": SEQUENCE,
+    "L+F+R+Z3, sequence": f"{SEQUENCE} method=L+F+R+Z3",
+    "L+Z2, dp 2": f"{TP} parallelism.dp=2 method=L+Z2",
+    "L, qwen3, tp 4": f"parallelism.tp=4 {QWEN} model.num_kv_heads=4",
+    "L of rows, dp 2, sequence": f"parallelism.dp=2 {SEQUENCE} adapter.targets=[o_proj,down_proj]",
+    "L, cp": f"{TP} parallelism.cp=2",
+    "L of columns": f"{TP} adapter.targets=[q_proj,v_proj,up_proj]",
+}
+SHORT = {"L", "L+F+R+Z3, sequence", "L, qwen3, tp 4"}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=tier(name, {"L, sequence"}, SHORT)) for name in ADAPTED])
+def test_adapters_of_cut_matrices_train_as_on_one_rank(observe: Callable[..., Measurement], name: str) -> None:
+    made = plan(f"{TUNED} {ADAPTED[name]}")
+    whole = " ".join(word for word in ADAPTED[name].split() if word.startswith(("model.", "adapter")))
+    (alone,) = observe({"whole": plan(f"{TUNED} {whole}")}, 1, "updates_worker")["whole"]
+    ranks = observe({name: made}, made.processes, "updates_worker")[name]
+    mean = [sum(step) / len(ranks) for step in zip(*(rank["loss"] for rank in ranks), strict=True)]
+    assert mean == pytest.approx(alone["loss"], rel=FP32_TOLERANCE)
+    for rank in ranks:
+        assert rank["gradient_norm"] == pytest.approx(alone["gradient_norm"], rel=FP32_TOLERANCE)
+        assert rank["first"] == pytest.approx(alone["first"], rel=FP32_TOLERANCE)
+    assert made.memory is not None
+    for kind in ("parameters", "gradients", "optimizer"):
+        assert {rank["state"][kind] for rank in ranks} == {getattr(made.memory, kind).device}, kind
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [f"parallelism.dp=1 {SEQUENCE}", f"parallelism.dp=1 {TP} method=L+Z3"])
+def test_an_adapter_of_cut_matrices_is_saved_whole(observe: Callable[..., Measurement], words: str) -> None:
+    learning = f"{TUNED} data=text optimizer.lr=0.1 {words}"
+    load_saved_adapter(observe, learning)
+    compare_saved(observe, learning)

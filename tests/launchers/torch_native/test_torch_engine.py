@@ -79,6 +79,7 @@ def test_what_it_cannot_do_is_a_skip_with_the_reason(
 
 STAGES = {"parallelism": {"dp": 1, "tp": 2, "pp": 2}, "batch": {"micro": 1, "accumulation": 2}}
 TENSOR = "engine=torch with parallelism.tp=2: "
+TUNED = {"task__name": "finetune"}
 
 
 @pytest.mark.parametrize(
@@ -86,12 +87,19 @@ TENSOR = "engine=torch with parallelism.tp=2: "
     [
         ("F+R+Z3", {}, None),
         ("RS", {"parallelism__dp": 2, "parallelism__sequence": True}, None),
-        ("Z1", {}, "it goes with F, R, RS, Z2, Z3, not with Z1"),
-        ("C+Z3+O", {}, "it goes with F, R, RS, Z2, Z3, not with C, O"),
+        ("Z1", {}, "it goes with F, R, RS, Z2, Z3, L, not with Z1"),
+        ("C+Z3+O", {}, "it goes with F, R, RS, Z2, Z3, L, not with C, O"),
         ("F+R", STAGES, None),
-        ("Z1", STAGES, "it goes with F, R, RS, Z2, Z3, not with Z1"),
-        ("Naive", {"model__architecture": "qwen3"}, "it takes models of architecture llama, not model=tiny (qwen3)"),
-        ("Naive", {"model__target": "package.Model"}, "it takes models of architecture llama"),
+        ("Z1", STAGES, "it goes with F, R, RS, Z2, Z3, L, not with Z1"),
+        ("Naive", {"model__architecture": "qwen3"}, None),
+        ("L+Z3", TUNED, None),
+        ("QL", TUNED, "it goes with F, R, RS, Z2, Z3, L, not with QL"),
+        (
+            "L",
+            TUNED | {"adapter": {"dropout": 0.1}},
+            "its ranks would drop different inputs by adapter.dropout=0.1: set it",
+        ),
+        ("Naive", {"model__target": "package.Model"}, "it takes models of architecture llama, qwen3, not"),
         ("Naive", {"model__tie_embeddings": True}, "it cuts the embedding by columns and the head by rows"),
         (
             "Naive",
