@@ -143,7 +143,8 @@ def _made(name: str, maker: RunPlan) -> MadeModel:
 
 def _named(container: Mapping[str, Any]) -> str | None:
     """Return the name of the run that a composed run starts from, or None."""
-    path = (container.get("model") or {}).get("path")
+    model = container.get("model")
+    path = model.get("path") if isinstance(model, Mapping) else None
     return path.removeprefix(RUN) if isinstance(path, str) and path.startswith(RUN) else None
 
 

@@ -62,7 +62,7 @@ class RequestForm(Record):
     def drawing(self, drawn: Mapping[str, Any]) -> RequestForm:
         """Return the form of requests whose tokens are drawn, by these further keys."""
         if self.events == "completions":
-            return self.model_copy(update={"body": self.body | drawn})
+            return self.model_copy(update={"body": {**self.body, **drawn}})
         parameters = {**self.body["parameters"], **drawn, "do_sample": True}
         return self.model_copy(update={"body": self.body | {"parameters": parameters}})
 
