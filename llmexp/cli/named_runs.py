@@ -150,11 +150,13 @@ def _named(container: Mapping[str, Any]) -> str | None:
 
 def _started_from(container: Container, path: str, made: MadeModel) -> Container:
     """Return the container with the folder that the model will have in the place of the name of its run."""
-    model, data = container["model"], container.get("data")
+    model = container["model"]
     place = model["path"]
     found = container | {"model": model | {"path": path, "made": made.model_dump()}}
-    if data and data.get("tokenizer") == place:
-        found["data"] = data | {"tokenizer": path}
+    for section in ("data", "text"):
+        read = container.get(section)
+        if read and read.get("tokenizer") == place:
+            found[section] = read | {"tokenizer": path}
     return found
 
 

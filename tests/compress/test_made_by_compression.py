@@ -61,6 +61,7 @@ def test_a_model_is_trained_pruned_and_served_in_one_sweep() -> None:
     )
     assert layers.config.starts_from is not None
     assert layers.config.starts_from.path == str(trained.folder / "repeat.0/model")
+    assert layers.config.text.tokenizer == layers.config.starts_from.path, "the model reads by its own tokenizer"
     made = served.config.starts_from
     assert made is not None
     assert made.made is not None

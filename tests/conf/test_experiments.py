@@ -203,6 +203,15 @@ def test_equal_loss_measures_what_changes_the_mathematics_in_turn_for_each_seed(
     assert {(plan.config.data.name, plan.config.optimizer.lr) for plan in found} == {("text", 3e-3)}
 
 
+def test_compress_tour_serves_the_original_and_what_each_of_ten_recipes_made_of_it():
+    trained, *others = plans("experiment=compress_tour", "hardware=cpu")
+    made, served = others[:10], others[10:]
+    assert {plan.config.starts_from.made.run for plan in made} == {trained.id}
+    assert len({plan.config.compress.name for plan in made}) == 10
+    assert [plan.config.starts_from.made.run for plan in served] == [trained.id, *(plan.id for plan in made)]
+    assert all(plan.skip is None for plan in served)
+
+
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_an_experiment_is_its_own_sweep_or_one_with_those_whose_runs_it_shares(name):
     shared = dict.fromkeys(BREAKDOWNS, SWEEP) | dict.fromkeys(SERVING, SERVED) | dict.fromkeys(PROFILED, PROFILES)
