@@ -173,10 +173,17 @@ def main(path: Path) -> int:
     try:
         told = answer(job)
     except (ValueError, RuntimeError, ImportError, NotImplementedError, OSError) as error:
-        Path(job["answer"]).write_text(json.dumps({"error": f"{type(error).__name__}: {error}"}) + "\n")
+        _write(Path(job["answer"]), {"error": f"{type(error).__name__}: {error}"})
         raise
-    Path(job["answer"]).write_text(json.dumps(told) + "\n")
+    _write(Path(job["answer"]), told)
     return 0
+
+
+def _write(path: Path, told: _Json) -> None:
+    """Write the answer whole or not at all, whenever this process is killed."""
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(told) + "\n")
+    part.replace(path)
 
 
 if __name__ == "__main__":

@@ -49,6 +49,7 @@ def test_a_row_a_recipe_with_the_front_marked(folders: list[RunFolder]) -> None:
     ratio = cells(section, "ratio [95 %]")["w8a8"]
     assert ratio.startswith("1.0151 [1.0")
     assert section.title.startswith("mine made smaller on cpu, held-out documents: 32 of 512 tokens")
+    assert all(section.legend)
 
 
 def test_a_disturbed_machine_casts_doubt_on_the_time_alone(folders: list[RunFolder]) -> None:

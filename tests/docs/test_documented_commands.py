@@ -147,7 +147,7 @@ def test_llmexp_takes_it(command: Command, composed) -> None:
 
 
 def plan(args: Namespace, composed: tuple[ConfigLoader, DictConfig, Composer]) -> None:
-    """Plan its runs; of an experiment, all of whose cells tests/conf plans, the first and the last."""
+    """Plan its runs; of an experiment, which tests/conf plans whole, the first and the last, or all of a chain."""
     loader, master, composer = composed
     if args.config_dir is None and not any("experiment=" in word or "hydra" in word for word in args.overrides):
         for run in expand(loader, accept(loader, args.overrides), []):
@@ -156,7 +156,10 @@ def plan(args: Namespace, composed: tuple[ConfigLoader, DictConfig, Composer]) -
     with hydra_app(args.config_dir and Path(args.config_dir).resolve()) as hydra:
         master = hydra.compose_config(CONFIG, accept(hydra.config_loader, args.overrides), RunMode.MULTIRUN)
         choices = choices_of(hydra.config_loader, master)
-        for _, found in answers(hydra.config_loader, master, choices[:: max(1, len(choices) - 1)]):
+        # A run that starts from another one is planned with it.
+        chained = any("@" in word for words in choices for word in words)
+        some = choices if chained else choices[:: max(1, len(choices) - 1)]
+        for _, found in answers(hydra.config_loader, master, some):
             if isinstance(found, ConfigError):
                 raise found
 

@@ -92,7 +92,9 @@ class CompressSection(ReportSection):
     @property
     def _meanings(self) -> list[str]:
         best, ratio = _MEANINGS
-        return [*([best] if self._best else []), *([ratio] if any(map(_ratio, self.rows)) else []), *self._headings]
+        marked = [*([best] if self._best else []), *([ratio] if any(map(_ratio, self.rows)) else [])]
+        # There is no rate, whose meaning comes first elsewhere.
+        return [*marked, *filter(None, self._headings)]
 
     @property
     def panels(self) -> list[Bars]:
