@@ -39,10 +39,10 @@ def scheme_of(job: _Json) -> _Json:
 
 
 def _four_bit_floats(weights: str, activations: str | None) -> _Json:
-    from compressed_tensors.quantization import preset_name_to_scheme
-
     if activations not in (None, "fp4"):
         raise ValueError(f"compress.activations={activations} does not go with {weights} weights: choose null or fp4")
+    from compressed_tensors.quantization import preset_name_to_scheme
+
     name = weights.upper() + ("" if activations else "A16")
     preset: _Json = preset_name_to_scheme(name, ["Linear"]).model_dump(exclude_none=True)
     return {part: preset[part] for part in ("weights", "input_activations") if part in preset}

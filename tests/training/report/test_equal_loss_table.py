@@ -80,7 +80,7 @@ def test_a_loss_that_is_asked_for_needs_no_seeds_and_its_table_stands_once(seede
     assert (naive["tokens to loss 6"], slower["tokens to loss 6"]) == ("900", "1,700")
     assert slower["x baseline tokens"] == "", "one seed does not tell"
     assert markdown(build_report(runs).with_target_loss(6.0)).count("At equal loss") == 1
-    with pytest.raises(ConfigError, match=r"--loss 6: none of these runs was trained on a budget of tokens"):
+    with pytest.raises(ConfigError, match=r"--loss 6: none of these runs has a budget: measure.tokens="):
         build_report([]).with_target_loss(6.0)
 
 
