@@ -68,7 +68,7 @@ def summary(**changed: Any) -> CompressionSummary:
         "peak_rss_bytes": 1,
         "compress_time_s": 2.0,
         "compress_peak_rss_bytes": 2**30,
-        "nll_saved": None,
+        "nll_saved": 2.5,
         "parameters": 1000,
         "original_parameters": 1000,
         "compressed_parameters": 800,

@@ -29,7 +29,7 @@ class CompressionSummary(RankSummary):
 
     compress_time_s: float = Field(description="from the loaded model to the compressed one, calibration included")
     compress_peak_rss_bytes: int = Field(description="of the process that compressed")
-    nll_saved: float | None = Field(
+    nll_saved: float = Field(
         description="nats a token of the held-out documents by the model in memory, before it was saved"
     )
     parameters: int = Field(description="of the compressed model, as its shapes say")

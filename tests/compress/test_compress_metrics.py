@@ -72,9 +72,7 @@ def test_intervals_hold_the_truth_as_often_as_the_page_says(count: int, share: f
 
 
 def test_what_a_reader_must_know_is_said() -> None:
-    worse = sum(nll for _, nll in READ) / TOKENS + 0.1
-    assert COMPRESS.remark([compressed(documents(), overlap=0.009, nll_saved=worse)]) == ""
+    assert COMPRESS.remark([compressed(documents(), overlap=0.009)]) == ""
     assert COMPRESS.remark([compressed(documents(), overlap=0.02)]) == (
         "2.0 % of the held-out windows of 16 tokens stand in the calibration text too"
     )
-    assert "saved and loaded" in COMPRESS.remark([compressed(documents(), nll_saved=worse + 0.02)])
