@@ -16,11 +16,8 @@ from benchmarks.prediction.cells import Cell
 from benchmarks.prediction.fit import Runs, fitted, known_of, without_platform
 from benchmarks.prediction.judge import PLATFORMS, THREE, Judge, Judged
 from llmexp.training.predict import calibrated_interval
-from llmexp.training.predict.calibration import Evidence, Multipliers, calibrated, multipliers_of
+from llmexp.training.predict.calibration import multipliers_of
 from llmexp.training.predict.interval import other_group
-from llmexp.training.predict.rates import rates_of
-from llmexp.training.predict.schedule import step_time
-from llmexp.training.predict.work import work_of
 
 INTERVALS = Path(calibrated_interval.__file__).with_name("calibrated_intervals.yaml")
 _HEAD = """\
@@ -37,10 +34,10 @@ def judged(judge: Judge) -> Judged:
         known = _elsewhere(judge, platform)
         for machine in platform:
             here = [cell for cell in judge.printed if cell.hardware == machine]
-            multipliers = multipliers_of([_evidence(cell, known) for cell in here if _is_kept(cell)])
+            multipliers = multipliers_of([cell.evidence(known) for cell in here if _is_kept(cell)])
             out = [cell for cell in here if not _is_kept(cell)]
             cells += out
-            errors += [_evidence(cell, known).error(multipliers) for cell in out]
+            errors += [cell.evidence(known).error(multipliers) for cell in out]
     return Judged("a platform left out, three of its runs calibrate", cells, np.array(errors))
 
 
@@ -57,15 +54,6 @@ def _is_kept(cell: Cell) -> bool:
         (cell.table, cell.plan.config.model.name, cell.method) == (table, model, frozenset(method.split("+")))
         for table, model, method in THREE
     )
-
-
-def _evidence(cell: Cell, known: Mapping[str, Any]) -> Evidence:
-    work, (rates, _) = work_of(cell.plan), rates_of(cell.plan, known)
-
-    def predicted_s(multipliers: Multipliers) -> float:
-        return float(step_time(work, calibrated(rates, multipliers)).whole)
-
-    return Evidence(cell.step_s, predicted_s)
 
 
 def intervals(found: Judged) -> dict[str, list[float]]:

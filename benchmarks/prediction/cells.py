@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import shlex
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from llmexp.cli.arguments import run_parser
 from llmexp.cli.words import jobs_of
@@ -16,6 +17,10 @@ from llmexp.method import Method
 from llmexp.paper.printed import PaperCell, paper_cells
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.predict import unpredicted
+from llmexp.training.predict.calibration import Evidence, calibrated
+from llmexp.training.predict.rates import Rates, rates_of
+from llmexp.training.predict.schedule import step_time
+from llmexp.training.predict.work import work_of
 
 RESULTS, PUBLISHED = Path("docs/results"), Path("benchmarks/published.csv")
 _PROGRAM = ("python", "-m", "llmexp")
@@ -31,6 +36,18 @@ class Cell:
     plan: TrainingPlan
     step_s: float
     odd: bool = False
+    attention_share: float | None = None
+    """The share of the peak that an attention kernel reaches which no engine here has; None: it has another."""
+
+    def rates(self, known: Mapping[str, Any]) -> Rates:
+        """Return the rates of its machine by these constants, with the attention that its program had."""
+        rates, _ = rates_of(self.plan, known)
+        return replace(rates, attention_share=self.attention_share) if self.attention_share else rates
+
+    def evidence(self, known: Mapping[str, Any]) -> Evidence:
+        """Return what the run tells multipliers by these constants."""
+        work, rates = work_of(self.plan), self.rates(known)
+        return Evidence(self.step_s, lambda multipliers: float(step_time(work, calibrated(rates, multipliers)).whole))
 
     @property
     def hardware(self) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from benchmarks.prediction.cells import Cell
-from llmexp.training.predict.rates import Rates, constants, rates_of
+from llmexp.training.predict.rates import Rates, constants
 from llmexp.training.predict.schedule import step_time
 from llmexp.training.predict.work import Work, work_of
 
@@ -111,7 +111,7 @@ class Runs:
     @cached_property
     def _carried(self) -> dict[str, Vector]:
         """The rates of all runs before any fit."""
-        machines = [rates_of(cell.plan, self._known)[0] for cell in self.cells]
+        machines = [cell.rates(self._known) for cell in self.cells]
         return {
             field.name: np.array([float(getattr(rates, field.name)) for rates in machines]) for field in fields(Rates)
         }

@@ -24,10 +24,10 @@ from benchmarks.prediction.published_rows import Row, published_rows
 from benchmarks.rates import rate
 from llmexp.training.plan.fit import fit_of
 from llmexp.training.plan.training_plan import TrainingPlan
-from llmexp.training.predict import predict, unpredicted
-from llmexp.training.predict.calibration import Evidence, multipliers_of
+from llmexp.training.predict import unpredicted
+from llmexp.training.predict.calibration import multipliers_of
 from llmexp.training.predict.interval import ONE_NODE, kind_of
-from llmexp.training.predict.predictor import predictor_of
+from llmexp.training.predict.rates import constants
 
 # Of runs that ran, and of the errors of steps that llmexp would start, in percent.
 _NO, _OFF, _CALIBRATED = 3.0, 12.0, 10.0
@@ -71,22 +71,19 @@ def judged(rows: Iterable[Row] | None = None) -> list[Judged]:
 def published_cells(rows: Iterable[Row] | None = None) -> list[Cell]:
     """Return the rows that have a plan and no doubt as cells, for judging alone; those in fp8 are judged apart."""
     made = [planned(row) for row in (published_rows() if rows is None else rows)]
-    return [
-        Cell(one.row.source, one.plan, one.plan.amount / (one.row.tokens_per_s_per_device * one.row.devices))
-        for one in made
-        if one.plan and not one.row.doubted and not _in_fp8(one)
-    ]
+    return [one.cell for one in made if one.plan and not one.row.doubted and not _in_fp8(one)]
 
 
 def _judged(made: Planned) -> Judged:
     if made.plan is None:
         return Judged(made, reason=made.refused)
-    micro = made.plan.batch.micro
-    prediction, fit, least = predict(made.plan), fit_of(made.plan, micro), fit_of(_lean(made.plan), micro)
+    micro, reason = made.plan.batch.micro, unpredicted(made.plan)
+    fit, least = fit_of(made.plan, micro), fit_of(_lean(made.plan), micro)
+    step_s = None if reason else made.cell.evidence(constants()).predicted_s({})
     return Judged(
         made,
-        prediction.rate / made.plan.dims.world_size if prediction else None,
-        unpredicted(made.plan),
+        made.plan.amount / step_s / made.plan.dims.world_size if step_s else None,
+        reason,
         least.verdict if least else "",
         fit.need if fit else None,
     )
@@ -107,16 +104,8 @@ def corrected(group: Sequence[Judged]) -> list[float]:
     The multipliers are those of `llmexp calibrate`.
     """
     kept = _middle(group)
-    multipliers = multipliers_of([_evidence(kept)])
-    return [_evidence(one).error(multipliers) for one in group if one is not kept]
-
-
-def _evidence(one: Judged) -> Evidence:
-    plan, row = one.planned.plan, one.row
-    assert plan is not None
-    predictor = predictor_of(plan)
-    step_s = plan.amount / (row.tokens_per_s_per_device * row.devices)
-    return Evidence(step_s, lambda multipliers: float(predictor.step(multipliers).whole))
+    multipliers = multipliers_of([kept.planned.cell.evidence(constants())])
+    return [one.planned.cell.evidence(constants()).error(multipliers) for one in group if one is not kept]
 
 
 def _middle(group: Sequence[Judged]) -> Judged:

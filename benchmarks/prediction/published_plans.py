@@ -12,6 +12,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
+from benchmarks.prediction.cells import Cell
 from benchmarks.prediction.published_rows import Row
 from llmexp.cli.app import CONFIG, hydra_app
 from llmexp.cli.compose import Composer
@@ -39,6 +40,10 @@ _CARDS = {
 _SCALING = {"gradients of weights in bf16": "rowwise_with_gw_hp", "scaled by row": "rowwise"}
 _HOPPER = ("h100", "h100_96gb", "h200", "h800")
 _MEGATRON = ("megatron", "nemo")
+_TITAN, _BY_LAYERS = "torchtitan", "recomputation by layers"
+# The first FlashAttention reaches 25 to 40 % of an A100's peak (arXiv 2307.08691, abstract); this is the middle.
+_ATTENTION = {"attention in Triton": 0.325}
+_SHARES = {"": 0.0, "none": 0.0, "full": 1.0}
 _CARDS_OF_A_NODE = 8
 # A plain MLP is planned as a gated one whose three matrices have as many weights, in steps that tp divides.
 _WIDTH_STEP = 64
@@ -53,6 +58,14 @@ class Planned:
     assumed: tuple[str, ...]
     plan: TrainingPlan | None
     refused: str = ""
+
+    @property
+    def cell(self) -> Cell:
+        """The row as a run whose speed is known; it needs a plan."""
+        assert self.plan is not None
+        step_s = self.plan.amount / (self.row.tokens_per_s_per_device * self.row.devices)
+        share = next((share for said, share in _ATTENTION.items() if said in self.row.note), None)
+        return Cell(self.row.source, self.plan, step_s, attention_share=share)
 
     @property
     def skipped(self) -> str:
@@ -89,7 +102,7 @@ def words_and_assumptions(row: Row) -> tuple[list[str], list[str]]:
     assumed: list[str] = []
     words = [f"task={row.kind}", *_model(row, assumed), *_machine(row, assumed), *_batch(row, assumed)]
     words += [f"engine={engine_of(row)}", *_precision(row, assumed), f"method={_method(row, assumed)}"]
-    words += [*_layout(row), *_optimizer(row, assumed), *_kernels(row)]
+    words += [*_layout(row), *_optimizer(row, assumed), *_kernels(row), *_recomputed_layers(row)]
     return [*words, "data=synthetic", f"data.seq_len={row.seq_len}", "tracking=none"], assumed
 
 
@@ -151,7 +164,7 @@ def _batch(row: Row, assumed: list[str]) -> list[str]:
 
 def _method(row: Row, assumed: list[str]) -> str:
     adapter = {"": [], "none": [], "lora": ["L"], "qlora": ["QL"]}[row.adapter]
-    atoms = [*adapter, *_recomputed(row, assumed)]
+    atoms = [*adapter, *_recomputing(row, assumed)]
     if row.flash == "":
         assumed.append("fused attention")
     if row.compile == "":
@@ -163,15 +176,39 @@ def _method(row: Row, assumed: list[str]) -> str:
     return "+".join(atoms) or "Naive"
 
 
-def _recomputed(row: Row, assumed: list[str]) -> Sequence[str]:
+def _recomputing(row: Row, assumed: list[str]) -> Sequence[str]:
     fused = ["F"] * (row.flash != "no")
     if row.recomputation == "":
         assumed.append("no recomputation")
-    if row.recomputation == "selective" and fused:
+    if row.recomputation == "selective" and row.framework == _TITAN:
+        assumed.append(
+            "recomputation of every second layer" if _BY_LAYERS in row.note else "every second product as whole layers"
+        )
+    elif row.recomputation == "selective" and fused:
         assumed.append("selective recomputation as none")
-    if row.recomputation == "selective" and not fused:
+    elif row.recomputation == "selective":
         return ["RS"]
-    return [*fused, *["R"] * (row.recomputation == "full")]
+    return [*fused, *["R"] * (recomputed_share(row) > 0)]
+
+
+def recomputed_share(row: Row) -> float:
+    """Return the share of a forward pass that R runs again.
+
+    torchtitan's selective recomputation keeps all products of a layer but every second one, by its
+    `activation_checkpoint.py` of 2025; these are those of keys, of attention's result and of the MLP's second matrix.
+    """
+    if row.recomputation != "selective":
+        return _SHARES[row.recomputation] if row.recomputation in _SHARES else float(row.recomputation)
+    if row.framework != _TITAN:
+        return 0.0
+    if _BY_LAYERS in row.note:
+        return 0.5
+    assert row.hidden
+    assert row.heads
+    assert row.intermediate
+    queries = row.hidden * row.heads * (row.head_dim or row.hidden // row.heads)
+    keys, mlp = queries * (row.kv_heads or row.heads) / row.heads, row.hidden * row.intermediate
+    return (queries + keys + mlp) / (2 * queries + 2 * keys + 3 * mlp)
 
 
 def _sharded(row: Row, assumed: list[str]) -> list[str]:
@@ -191,6 +228,12 @@ def _kernels(row: Row) -> list[str]:
     fused = ["kernels.liger=true"] * (row.family == "gpt" and engine_of(row) != "megatron")
     old = row.flash != "no" and engine_of(row) != "megatron"
     return fused + ["kernels.flash=fa2"] * (old and row.hardware in _HOPPER)
+
+
+def _recomputed_layers(row: Row) -> list[str]:
+    """Return the word for layers of which only some are recomputed."""
+    layers = round(recomputed_share(row) * (row.layers or 0))
+    return [f"memory.recompute_layers={layers}"] * (0 < layers < (row.layers or 0))
 
 
 def _layout(row: Row) -> list[str]:

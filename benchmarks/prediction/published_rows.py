@@ -12,7 +12,7 @@ No constant is fitted to them. Each row holds what its source says and nothing e
 - `accumulation` is the number of passes a step, `global_batch` the samples of a step; one of them is enough.
 - `precision` is bf16_mixed (fp32 master weights), bf16_pure, fp16, fp8, mxfp8 or nvfp4.
 - `sharding` is the ZeRO stage that comes closest: FSDP is 3, a distributed optimizer 1. `offload` has what the host
-  keeps. `recomputation` is none, selective or full.
+  keeps. `recomputation` is none, selective, full, or the share of layers that are recomputed.
 - `value` and `unit` are as printed.
 - `memory_gb` is the peak of a card in 10^9 bytes; `memory_kind` says by what: allocated, reserved, or peak if unsaid.
 """

@@ -13,9 +13,16 @@ import yaml
 
 from benchmarks.prediction import cells, judge
 from benchmarks.prediction.published import Judged, corrected, judged, median_over_sources, published_cells
-from benchmarks.prediction.published_plans import Planned, engine_of, planned, words_and_assumptions
+from benchmarks.prediction.published_plans import (
+    Planned,
+    engine_of,
+    planned,
+    recomputed_share,
+    words_and_assumptions,
+)
 from benchmarks.prediction.published_rows import KINDS, RECOMPUTATIONS, UNITS, Row, published_rows
 from llmexp.training.plan.fit import fit_of
+from llmexp.training.predict.rates import constants
 
 HARDWARE = Path("conf/hardware")
 # Dense peaks as multiples of that in bf16.
@@ -51,7 +58,7 @@ def test_every_row_is_of_known_kinds(rows) -> None:
         assert row.kind in KINDS
         assert row.unit in UNITS
         assert row.precision in PEAKS
-        assert row.recomputation in ("", *RECOMPUTATIONS)
+        assert row.recomputation in ("", *RECOMPUTATIONS) or 0 < float(row.recomputation) < 1
         assert {row.flash, row.compile, row.tied, row.sequence_parallel} <= {"", "yes", "no"}
         assert row.sharding in (None, 0, 1, 2, 3)
         assert row.adapter in ("", "lora", "qlora")
@@ -152,7 +159,7 @@ def test_a_plan_has_what_its_row_says(one_of_each) -> None:
         assert (plan.dims.tp, plan.dims.pp, plan.dims.cp) == (row.tp, row.pp, row.cp)
         assert plan.config.data.seq_len == row.seq_len
         assert plan.batch.micro == (row.micro_batch or 1)
-        assert plan.techniques.recomputation == (row.recomputation == "full")
+        assert plan.techniques.recomputation == (recomputed_share(row) > 0)
         assert row.samples is None or row.micro_batch is None or plan.batch.global_ == row.samples
 
 
@@ -241,3 +248,32 @@ def test_a_no_is_said_of_the_leanest_program(made_up) -> None:
     own = fit_of(plan, 6)
     assert own
     assert (own.verdict, one.fits, one.need_bytes) == ("no", "uncertain", own.need)
+
+
+@pytest.mark.parametrize(
+    ("recomputation", "framework", "note", "layers"),
+    [
+        ("none", "torchtitan", "", 0),
+        ("full", "torchtitan", "", 32),
+        ("0.25", "others", "", 8),
+        # Of a layer's products those of keys, of attention's result and of one of three matrices of the MLP.
+        ("selective", "torchtitan", "", 12),
+        ("selective", "torchtitan", "recomputation by layers", 16),
+        ("selective", "others", "", 0),
+    ],
+)
+def test_what_a_program_recomputes_is_planned_as_layers(made_up, recomputation, framework, note, layers) -> None:
+    assert made_up.layers == 32
+    row = replace(made_up, recomputation=recomputation, framework=framework, note=note)
+    plan = planned(row).plan
+    assert plan
+    assert plan.skip is None
+    assert round(plan.techniques.recomputation * plan.config.memory.recomputed_share(32) * 32) == layers
+
+
+def test_attention_that_no_engine_has_is_slower_by_what_is_known_of_it(made_up) -> None:
+    old = planned(replace(made_up, note="attention in Triton by its script", hardware="a100"))
+    new = planned(replace(made_up, hardware="a100"))
+    assert (old.cell.attention_share, new.cell.attention_share) == (0.325, None)
+    slower = old.cell.evidence(constants()).predicted_s({}) - new.cell.evidence(constants()).predicted_s({})
+    assert 0.01 < slower / new.cell.evidence(constants()).predicted_s({}) < 0.2
