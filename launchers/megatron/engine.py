@@ -94,7 +94,7 @@ class MegatronEngine(TrainingEngine):
             | _fusions(config)
             | _experts(config, dims)
             | _layout(config, dims)
-            | _recomputation(techniques),
+            | _recomputation(techniques, config.memory.recompute_layers),
             "ddp": {
                 "grad_reduce_in_fp32": config.precision.gradients == "fp32",
                 "overlap_grad_reduce": True,
@@ -205,14 +205,13 @@ def _ends(dims: ParallelDims) -> dict[str, Any]:
     return {name: True for name, counts in counted.items() if counts}
 
 
-def _recomputation(techniques: Techniques) -> dict[str, Any]:
+def _recomputation(techniques: Techniques, first_layers: int | None) -> dict[str, Any]:
     if techniques.attention_recomputation:
         return {"recompute_granularity": "selective", "recompute_modules": ["core_attn"]}
-    return (
-        {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
-        if techniques.recomputation
-        else {}
-    )
+    if not techniques.recomputation:
+        return {}
+    chosen = ("block", first_layers) if first_layers else ("uniform", 1)  # uniform: layers between two kept inputs
+    return {"recompute_granularity": "full", "recompute_method": chosen[0], "recompute_num_layers": chosen[1]}
 
 
 def _optimizer(config: TrainingConfig) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from llmexp.launchers.attention.choice import CONTEXT_PARALLEL, implementation
 from llmexp.launchers.models import building, targets
 from llmexp.launchers.models.chunked_loss import use_chunked_loss
 from llmexp.launchers.models.compiled import compile_regions
-from llmexp.launchers.models.keeping import keeping_of
+from llmexp.launchers.models.keeping import recompute
 from llmexp.launchers.models.matrix_optimizer import Groups, MatricesAndRest, matrices_and_rest
 from llmexp.launchers.models.weights import weights_of
 from llmexp.measure.dtypes import torch_dtype
@@ -76,9 +76,7 @@ def with_atoms(model: PreTrainedModel, plan: TrainingPlan) -> PreTrainedModel:
     if plan.config.kernels.chunked_loss:
         use_chunked_loss(model)
     if techniques.recomputation:
-        keep = plan.config.memory.keep
-        kept = {"context_fn": keeping_of(keep, model).contexts} if keep else {}
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False, **kept})
+        recompute(model, plan.config.memory)
     for atom in method.atoms:
         if atom.model_hook:
             targets.load(f"model_hook of atom {atom.code}", atom.model_hook)(model, techniques)

@@ -1,4 +1,4 @@
-"""Recomputation by operator: what atom R computes again leaves out the operators whose results are kept.
+"""Atom R, for all layers or the first ones: what they compute again leaves out the operators whose results are kept.
 
 torch's selective checkpoint asks a policy for each operator of a layer, beneath autograd.
 """
@@ -15,9 +15,11 @@ from torch.utils.checkpoint import (
     SelectiveCheckpointContext,
     create_selective_checkpoint_contexts,
 )
+from transformers import PreTrainedModel
 
+from llmexp.launchers.models.compiled import decoder_layers
 from llmexp.record.what_ran import WhatRan
-from llmexp.training.config.run import Keep
+from llmexp.training.config.run import Keep, MemoryConfig
 
 _ATTENTION = {
     torch.ops.aten._scaled_dot_product_flash_attention.default,
@@ -48,11 +50,17 @@ class Keeping:
         return CheckpointPolicy.MUST_SAVE
 
 
-def keeping_of(keep: Keep, model: nn.Module) -> Keeping:
-    """Return what keeps results of the model's layers; the model holds it, to say what was kept."""
-    made = Keeping(_KEPT[keep])
-    model.kept_results = made  # type: ignore[assignment]
-    return made
+def recompute(model: PreTrainedModel, memory: MemoryConfig) -> None:
+    """Let backward compute the model's layers again, or the first ones, but for the results that they keep."""
+    chosen: dict[str, Any] = {"use_reentrant": False}
+    if memory.keep:
+        made = Keeping(_KEPT[memory.keep])
+        model.kept_results = made  # what_ran says what was kept
+        chosen["context_fn"] = made.contexts
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=chosen)
+    layers = decoder_layers(model)
+    for layer in layers[memory.recompute_layers or len(layers) :]:
+        layer.gradient_checkpointing = False
 
 
 def results_that_were_kept(module: nn.Module) -> WhatRan:

@@ -19,21 +19,24 @@ from llmexp.schema.model import RUN
 from llmexp.training.config import DataConfig, InstructionsData, TextData, TrainingConfig
 from llmexp.training.engine import TrainingEngine
 from llmexp.training.knobs import (
-    activation_offload_limit,
     chunked_loss_limit,
     degrees_limit,
     dtype_limit,
     flash_limit,
     fused_accumulation_limit,
-    keep_limit,
     liger_limit,
     linears_limit,
     loss_scale_limit,
-    optimizer_folder_limit,
     schedule_limit,
     tf32_limit,
     update_limit,
     window_limit,
+)
+from llmexp.training.memory_limits import (
+    activation_offload_limit,
+    keep_limit,
+    optimizer_folder_limit,
+    recompute_layers_limit,
 )
 from llmexp.training.plan.artifacts import check_keeping
 from llmexp.training.plan.dims import ParallelDims
@@ -113,6 +116,7 @@ def _skip(config: TrainingConfig, engine: TrainingEngine, techniques: Techniques
     knobs = (
         activation_offload_limit,
         keep_limit,
+        recompute_layers_limit,
         optimizer_folder_limit,
         flash_limit,
         window_limit,

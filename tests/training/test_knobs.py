@@ -1,4 +1,4 @@
-"""memory.activation_offload and the switches of kernels: what does not go with them is a skip that says what would."""
+"""The switches of kernels and precisions: what does not go with them is a skip that says what would."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from planning import make_plan
 
 from llmexp.launchers.deepspeed.engine import DeepSpeedEngine
 from llmexp.registry import get_engine
-from llmexp.training.knobs import activation_offload_limit, flash_limit, liger_limit, schedule_limit
+from llmexp.training.knobs import flash_limit, liger_limit, schedule_limit
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.repeats import RunConstants
 
@@ -20,7 +20,6 @@ ADDED = "kernels.fused_accumulation=true"
 ONE_RANK = ["engine=torch", "parallelism.dp=1", "batch.accumulation=2"]
 CLIPPED = "optimizer.clip_norm=1.0"
 CHUNKED = "kernels.chunked_loss=true"
-KEPT = "memory.keep=products"
 OFFLOAD, LIGER, CUDNN = "memory.activation_offload=true", "kernels.liger=true", "kernels.flash=cudnn"
 
 
@@ -31,12 +30,6 @@ def plan(*words: str) -> TrainingPlan:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ([OFFLOAD, "engine=megatron"], "set engine=deepspeed or engine=torch"),
-        ([OFFLOAD, "engine=deepspeed", "method=Z3"], "use Z2, or leave Z out"),
-        ([OFFLOAD, "engine=torch", "method=Z2"], "use Z1, or leave Z out"),
-        ([OFFLOAD, "engine=torch", "method=C"], "leave C out"),
-        ([OFFLOAD, "engine=torch", "parallelism.pp=2", "batch.accumulation=2"], "set parallelism.pp=1"),
-        ([OFFLOAD, "engine=deepspeed", "parallelism.cp=2"], "set parallelism.cp=1"),
         ([LIGER], "Liger's kernels are in Triton, for GPUs"),
         ([LIGER, "hardware=a800", "engine=megatron"], "not those of engine=megatron"),
         ([LIGER, "hardware=a800", "method=C"], "leave one of them out"),
@@ -52,17 +45,6 @@ def plan(*words: str) -> TrainingPlan:
         ([CHUNKED, "engine=torch", "parallelism.pp=2", "batch.accumulation=2"], "set parallelism.pp=1"),
         ([CHUNKED, "parallelism.cp=2"], "set parallelism.cp=1"),
         ([CHUNKED, LIGER, "hardware=a800"], "Liger computes the loss in chunks itself"),
-        ([KEPT, "method=F"], "add F+R to the method"),
-        ([KEPT, "method=R"], "add F+R to the method"),
-        ([KEPT, "method=F+R", "engine=megatron"], "not those of engine=megatron: set engine=torch or engine=deepspeed"),
-        ([KEPT, "method=F+R", "model=tiny-moe"], "it takes architecture llama, qwen3, not model=tiny-moe"),
-        ([KEPT, "method=F+R", "engine=torch", "parallelism.pp=2", "batch.accumulation=2"], "set parallelism.pp=1"),
-        ([KEPT, "method=F+R+C", "engine=torch"], "leave C out"),
-        ([KEPT, "method=F+R+Q"], "leave Q out"),
-        ([KEPT, "method=F+R", FP8, "engine=torch"], "set precision=bf16"),
-        ([KEPT, "method=F+R", "hardware=h100", "kernels.flash=fa2"], "is no operator of torch: leave it out"),
-        ([KEPT, "method=F+R", "hardware=h100", LIGER], "leave kernels.liger out"),
-        ([KEPT, "method=F+R", OFFLOAD], "memory.activation_offload or kernels.fused_accumulation: leave them out"),
         ([CUDNN, "method=F"], "it is for GPUs"),
         ([CUDNN, "hardware=h100"], "add F to the method"),
         ([CUDNN, "hardware=h100", "method=F", "engine=megatron"], "not those of engine=megatron"),
@@ -115,13 +97,6 @@ def test_the_reason_says_what_would_do(words: list[str], reason: str) -> None:
     assert reason in str(plan("hardware=cpu", *words).skip)
 
 
-@pytest.mark.parametrize(
-    "words", [[OFFLOAD, "engine=deepspeed", "method=F+R+Z2+O"], [OFFLOAD, "engine=torch", "method=Z1"]]
-)
-def test_what_goes_with_activation_offload_is_planned(words: list[str]) -> None:
-    assert plan("hardware=cpu", *words).skip is None
-
-
 @pytest.mark.parametrize("words", [["method=F+R+C"], ["method=Z1"], [OFFLOAD], ["precision=bf16_mixed"]])
 def test_what_goes_with_fused_accumulation_is_planned(words: list[str]) -> None:
     assert plan("hardware=cpu", ADDED, *ONE_RANK, *words).skip is None
@@ -130,17 +105,11 @@ def test_what_goes_with_fused_accumulation_is_planned(words: list[str]) -> None:
 class StatesNothing(DeepSpeedEngine):
     name = "others"
     builds_transformers = grows_sequences = False
-    offloads_activations_with = None
 
 
 @pytest.mark.parametrize(
     ("limit", "words", "reason"),
     [
-        (
-            activation_offload_limit,
-            [OFFLOAD],
-            "memory.activation_offload=true: engine=others keeps its activations itself",
-        ),
         (
             flash_limit,
             [CUDNN, "hardware=h100", "method=F"],

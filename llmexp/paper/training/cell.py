@@ -62,6 +62,7 @@ def settings_unlike(row: TrainingRow) -> list[str]:
         f"kernels.flash={config.kernels.flash}": config.kernels.flash != "auto",
         "memory.activation_offload": config.memory.activation_offload,
         "memory.keep": config.memory.keep,
+        "memory.recompute_layers": config.memory.recompute_layers,
         "memory.optimizer_folder": config.memory.optimizer_folder,
     }
     return [word for word, differs in differences.items() if differs]

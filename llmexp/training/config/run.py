@@ -131,6 +131,9 @@ class MemoryConfig(Section):
             "results that R keeps instead of computing them again: those of attention, or of all products; None: none"
         ),
     )
+    recompute_layers: PositiveInt | None = Field(
+        None, description="how many layers R computes again, from the first one on; None: all"
+    )
     optimizer_folder: Annotated[str, Field(min_length=1)] | None = Field(
         None,
         description=(
@@ -138,6 +141,10 @@ class MemoryConfig(Section):
             "with the run (ZeRO-Infinity); None: host memory"
         ),
     )
+
+    def recomputed_share(self, layers: int) -> float:
+        """Return the share of a model's layers that R computes again."""
+        return 1.0 if self.recompute_layers is None else self.recompute_layers / layers
 
 
 class KernelsConfig(Section):

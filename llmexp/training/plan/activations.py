@@ -8,7 +8,7 @@ logits' log-softmax in fp32. `tests/launchers/models/test_kept_activations.py` h
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llmexp.dtypes import bytes_of
 from llmexp.inputs.shape import ModelShape
@@ -257,13 +257,13 @@ def activations(
 ) -> Activations:
     """Return the bytes of the fullest rank's activations with `micro` sequences a pass."""
     formula = Formula(shape, config, techniques, dims, micro)
-    layer, (head, of_loss) = formula.layer(), formula.head()
-    for share in shares_of(techniques):
-        layer = share.layer(layer, formula)
+    layer, (head, of_loss) = _layer(formula, techniques), formula.head()
     head += formula.mask()
     between = formula.between_stages()
     layers = layers_in_flight(shape.num_layers, dims, config.batch.accumulation)
     last = layer.kept + layer.again + layer.passing
+    if config.memory.recompute_layers is not None:
+        layer = _mean_layer(layer, _layer(formula, replace(techniques, recomputation=False)), formula)
     if config.memory.activation_offload:
         at_once = max(head + of_loss, (layer.again or layer.kept) + layer.passing)
         made = Activations(round(between), round(at_once), round(layers * layer.kept + head), round(last + between))
@@ -274,6 +274,20 @@ def activations(
     for share in shares_of(techniques):
         made = share.activations(made, formula)
     return made
+
+
+def _layer(formula: Formula, techniques: Techniques) -> Layer:
+    layer = formula.layer()
+    for share in shares_of(techniques):
+        layer = share.layer(layer, formula)
+    return layer
+
+
+def _mean_layer(recomputed: Layer, whole: Layer, formula: Formula) -> Layer:
+    """Return the mean of all layers, of which the first ones are recomputed; the last one's backward comes first."""
+    share = formula.config.memory.recomputed_share(formula.shape.num_layers)
+    kept = share * recomputed.kept + (1 - share) * whole.kept
+    return replace(recomputed, kept=kept, again=recomputed.again if share == 1 else 0.0)
 
 
 def layers_in_flight(layers: int, dims: ParallelDims, accumulation: int) -> float:

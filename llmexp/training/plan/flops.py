@@ -42,8 +42,8 @@ def computed_flops(
     longer = 1 + (
         config.adapter.virtual_tokens / LengthSchedule.of(config).of_mean_token if techniques.adapter == "prompt" else 0
     )
-    again, ring = FORWARD * techniques.recomputation, dims.cp > 1 and dims.cp_kind == "ring"
-    again *= config.memory.keep is None
+    recomputed = techniques.recomputation * config.memory.recomputed_share(shape.num_layers)
+    again, ring = FORWARD * recomputed * (config.memory.keep is None), dims.cp > 1 and dims.cp_kind == "ring"
     # torch's checkpoint stops before the weighted values, which backward does not need; compiled code computes them for
     # what follows.
     again += techniques.attention_recomputation * (FORWARD if whole or techniques.compilation else 1)
@@ -98,7 +98,8 @@ def _matrices_again(shape: ModelShape, techniques: Techniques, config: TrainingC
     )
     # Experts' results are needed in backward, because they are weighted.
     left_out = 0 if whole or shape.num_experts else shape.num_layers * last
-    return 2.0 * techniques.recomputation * (shape.active_linear_parameters + lora - left_out)
+    recomputed = techniques.recomputation * config.memory.recomputed_share(shape.num_layers)
+    return 2.0 * recomputed * (shape.active_linear_parameters + lora - left_out)
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,7 @@ def unknown_on_cpu(plan: TrainingPlan) -> str:
         "kernels.chunked_loss": config.kernels.chunked_loss,
         "memory.activation_offload": config.memory.activation_offload,
         "memory.keep": config.memory.keep,
+        "memory.recompute_layers": config.memory.recompute_layers,
     }
     found = next((what for what, is_so in reasons.items() if is_so), "")
     return f"on a processor {found} is not predicted" if found else ""

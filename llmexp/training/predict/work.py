@@ -73,7 +73,7 @@ class Work:
     megatron: float
     """Elementwise operations are Megatron's, of which it fuses some."""
     recomputed: float
-    """R is on: backward begins with another forward pass."""
+    """The share of layers with R on: their backward begins with another forward pass."""
     attention_again: float
     """RS is on: backward begins with another forward of attention."""
     kept_attention: float
@@ -152,7 +152,7 @@ def work_of(plan: TrainingPlan) -> Work:
         fused=float(flash),
         compiled=float(techniques.compilation or config.kernels.liger),
         megatron=float(engine == MEGATRON),
-        recomputed=float(techniques.recomputation),
+        recomputed=techniques.recomputation * config.memory.recomputed_share(layers.count),
         attention_again=float(techniques.attention_recomputation),
         kept_attention=float(config.memory.keep is not None),
         kept_products=float(config.memory.keep == "products"),

@@ -79,6 +79,12 @@ RUNS: dict[str, tuple[str, int, str]] = {
     "products kept": ("torch", 1, "method=F+R memory.keep=products"),
     "products kept, L": ("torch", 1, "task=finetune data=synthetic method=L+F+R memory.keep=products"),
     "products kept, Z3": ("deepspeed", 1, "method=F+R+Z3 memory.keep=products"),
+    "one layer, R": ("torch", 1, "method=R memory.recompute_layers=1"),
+    "one layer, F+R": ("torch", 1, "method=F+R memory.recompute_layers=1"),
+    "one layer, L+R": ("torch", 1, "task=finetune data=synthetic method=L+R memory.recompute_layers=1"),
+    "one layer, products kept": ("torch", 1, "method=F+R memory.keep=attention memory.recompute_layers=1"),
+    "one layer, Z3": ("deepspeed", 1, "method=F+R+Z3 memory.recompute_layers=1"),
+    "one layer of Megatron": ("megatron", 1, "method=R memory.recompute_layers=1"),
     "experts of Megatron, R": ("megatron", 1, "method=R model=tiny-moe"),
     "ring of torch": ("torch", 2, "method=Naive parallelism.cp=2"),
     "ring of torch, R": ("torch", 2, "method=R parallelism.cp=2"),
@@ -95,7 +101,7 @@ RUNS: dict[str, tuple[str, int, str]] = {
 QUICK = {
     *("torch Naive", "torch F+R", "torch RS", "torch L+R", "torch QL", "torch P+R", "deepspeed R+Z3", "megatron F+R"),
     *("output adapters", "experts, R", "packed, F", "padded, F+R", "ring, R", "tp 2"),
-    *("attention kept", "products kept, Z3"),
+    *("attention kept", "products kept, Z3", "one layer, F+R", "one layer of Megatron"),
 }
 
 

@@ -77,6 +77,8 @@ RUNS = {
     ("torch", 1, "F+R", f"{PURE} memory.keep=attention {LONGER}"): 0,
     ("torch", 1, "F+R", f"{PURE} memory.keep=products {LONGER}"): 0,
     ("torch", 1, "F+R", f"{PURE} {LONGER}"): 0,
+    ("torch", 1, "F+R", f"{PURE} memory.recompute_layers=2 {LONGER}"): 0,
+    ("deepspeed", 8, "F+R+Z3", f"{MIXED} memory.recompute_layers=4 {LONGER}"): 3,
     ("deepspeed", 8, "F+R+Z3", f"{MIXED} memory.keep=products {LONGER}"): 3,
     ("torch", 1, "Z3", MIXED): 0,
     ("torch", 8, "Z2", MIXED): 0,
@@ -152,9 +154,9 @@ def test_a_step_runs_on_the_device_by_the_kernel_of_its_method(observed: Callabl
     """No operator was given tensors of two devices: fake tensors refuse it as real ones do."""
     found, atoms = observed(name_of(run)), run[2].split("+")
     assert found["loss"] == "cuda:0"
-    again = "R" in atoms and "keep" not in run[3]
     made = plan(*run)
-    times = LAYERS // made.dims.pp * (1 + again) * ("F" in atoms) * made.batch.accumulation
+    again = ("R" in atoms and "keep" not in run[3]) * made.config.memory.recomputed_share(LAYERS)
+    times = round(LAYERS // made.dims.pp * (1 + again)) * ("F" in atoms) * made.batch.accumulation
     kernel = "flash" if run[3] == FA2 or RING in run[3] else "cudnn"
     times *= 2 if RING in run[3] else 1  # a block for each rank of a sequence
     assert found["operators"].get(f"aten::_scaled_dot_product_{kernel}_attention", 0) == times

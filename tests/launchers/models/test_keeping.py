@@ -1,4 +1,4 @@
-"""memory.keep: losses and gradients are those of R, and what is kept does not run again."""
+"""memory.keep and memory.recompute_layers: losses and gradients are R's, and what is kept does not run again."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ pytestmark = [
 ]
 
 
-def train(keep: str, *words: str) -> tuple[list[float], list[Tensor | None], int, Any]:
+def train(*words: str) -> tuple[list[float], list[Tensor | None], int, Any]:
     """Losses, the last pass's gradients, all FLOPs and what ran."""
     from llmexp.launchers.torch_native import worker  # DDP's optimizers take a second to import
 
     fixed = ["hardware=cpu", "engine=torch", "parallelism.dp=1", "model=tiny", "model.num_layers=2", "precision=fp32"]
-    plan = make_plan(*fixed, "data.seq_len=32", "batch.micro=2", f"memory.keep={keep}", *words)
+    plan = make_plan(*fixed, "data.seq_len=32", "batch.micro=2", *words)
     assert plan.skip is None
     training: Any = worker.build(plan, CPU)
     losses = []
@@ -61,10 +61,20 @@ def whole(gradient: Any) -> Tensor | None:
 )
 @pytest.mark.usefixtures("alone")
 def test_what_is_kept_does_not_run_again(keep: str, kept: int, words: list[str]) -> None:
-    losses, gradients, flops, ran = train("null", *words)
+    losses, gradients, flops, ran = train(*words)
     assert "kept_results" not in ran
-    found = train(keep, *words)
+    found = train(f"memory.keep={keep}", *words)
     assert found[0] == losses
     torch.testing.assert_close(found[1], gradients, atol=0, rtol=0)
     assert found[2] < flops
     assert found[3]["kept_results"] == kept
+
+
+@pytest.mark.parametrize("words", [["method=F+R"], ["method=F+R+Z3"], LORA, ["method=F+R", "memory.keep=attention"]])
+@pytest.mark.usefixtures("alone")
+def test_only_the_first_layers_run_again(words: list[str]) -> None:
+    every, first = train(*words), train("memory.recompute_layers=1", *words)
+    none = train(*(word.replace("+R", "") for word in words if "keep" not in word))
+    assert first[0] == every[0]
+    torch.testing.assert_close(first[1], every[1], atol=0, rtol=0)
+    assert none[2] < first[2] < every[2]

@@ -47,6 +47,7 @@ def test_other_work_has_no_paper_cell(make_run, other):
         ({"optimizer__name": "sgd"}, "optimizer=sgd"),
         ({"memory": {"activation_offload": True}}, "memory.activation_offload"),
         ({"memory": {"keep": "attention"}}, "memory.keep"),
+        ({"memory": {"recompute_layers": 2}}, "memory.recompute_layers"),
         ({"memory": {"optimizer_folder": "/nvme"}}, "memory.optimizer_folder"),
     ],
 )
