@@ -16,6 +16,8 @@ from llmexp.launchers.serving.client_overhead import client_overheads
 from llmexp.launchers.serving.load import run
 from llmexp.launchers.serving.profiling import profile
 from llmexp.launchers.serving.prompting.source import PromptSource, prompt_source
+from llmexp.launchers.serving.quality.asking import asked_answers
+from llmexp.launchers.serving.quality.comparing import judged_answers
 from llmexp.launchers.serving.search import search
 from llmexp.launchers.serving.server.process import Patience, Server
 from llmexp.launchers.serving.server.reported_memory import held
@@ -31,6 +33,7 @@ from llmexp.machine.processor import usable_cores
 from llmexp.record.samples import RankSummary
 from llmexp.serving.plan.served_model import CheckpointModel, as_found, served_model
 from llmexp.serving.plan.serving_plan import LoadPoint, ServingPlan
+from llmexp.serving.record.quality import QualitySummary
 from llmexp.serving.record.requests import RequestSample
 from llmexp.serving.record.summary import ClientOverhead, ReportedBytes, ServingSummary
 
@@ -59,9 +62,12 @@ def _on_a_server(plan: ServingPlan, rank: Rank) -> RankSummary:
             probes = _measure(plan, rank, server, watch, source)
             window_s = time.perf_counter() - begin_s
             found = _held(server)
+            answers = asked_answers(plan, server, source) if plan.config.serve.quality else None
             # A run whose every load is a probe has no load to put on the server once more.
             if plan.points and plan.server.profiler and rank.folder.name == f"repeat.{plan.config.measure.repeats - 1}":
                 profile(plan, rank.folder, server, watch, source)
+    # The server has ended: its memory and its cores are free for the process that is compared.
+    quality = judged_answers(plan, rank.folder, answers) if answers is not None else None
     floors, no_floors = _floors(plan, probes, source)
     return ServingSummary(
         rank=rank.index,
@@ -71,7 +77,8 @@ def _on_a_server(plan: ServingPlan, rank: Rank) -> RankSummary:
         held=found,
         floors=floors,
         no_floors=no_floors,
-        what_ran=found.sources | dict(source.account) | _key_account(plan),
+        quality=quality,
+        what_ran=found.sources | dict(source.account) | _key_account(plan) | _account(quality),
         environment={"interpreter": sys.executable},
     )
 
@@ -83,6 +90,10 @@ def _floors(plan: ServingPlan, probes: list[LoadPoint], source: PromptSource) ->
     except ServerError as error:
         print(f"the client's own share is not known: {error}", flush=True)
         return [], str(error)
+
+
+def _account(quality: QualitySummary | None) -> dict[str, str]:
+    return {"answers": quality.words} if quality else {}
 
 
 def _key_account(plan: ServingPlan) -> dict[str, str]:

@@ -89,6 +89,8 @@ class WhatRan(TypedDict, total=False):
     texts_read: int
     texts_left_out: int
     texts_sent_again: int
+    answers: str
+    """Whether a server's answers to serve.quality are those of its weights, and what tells it."""
     api_key: str
     """Whether the server wants LLMEXP_API_KEY, never what it is."""
     cache_bytes: dict[str, int | None]

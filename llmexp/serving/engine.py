@@ -31,6 +31,8 @@ THREADS = "{threads}"
 SERVED_NAME = "llmexp"
 # What vLLM's and SGLang's completions are asked besides: outputs of the full length, and the count of tokens.
 IGNORE_END = {"model": SERVED_NAME, "ignore_eos": True, "stream_options": {"include_usage": True}}
+# What a request of OpenAI's completions asks for besides where each token's logprob shall be told.
+LOGPROBS = {"logprobs": 1}
 # The knob that has prompts read and outputs generated on servers of their own.
 APART = "prefill_apart"
 # The KV cache's dtypes of one byte that have no scales for each token beside them.

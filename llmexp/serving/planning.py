@@ -24,6 +24,7 @@ from llmexp.serving.engine import ServingEngine, ServingSpec
 from llmexp.serving.plan.lengths import LengthDraw, longest_request
 from llmexp.serving.plan.load_points import load_points
 from llmexp.serving.plan.prompt_texts import check_texts
+from llmexp.serving.plan.quality import check_quality
 from llmexp.serving.plan.quantized import INT4
 from llmexp.serving.plan.request_trace import load_trace
 from llmexp.serving.plan.served_model import CheckpointModel, ServedModel, served_model, weight_parameters
@@ -38,7 +39,7 @@ MOST_AT_ONCE = 256
 # Knobs with which a device holds fewer bytes of weights than the dtype says.
 HOLD_LESS = ("quantization", "weights_offload_gb", "experts_offload_gb", "gpu_layers")
 # Of a server's plan: where its interpreter lies, and how what it holds is read.
-_NOT_IN_ID: dict[str, Any] = {"python": True, "reported_memory": True, "key_variable": True, "form": {"words"}}
+_NOT_IN_ID: dict[str, Any] = {"python": True, "reported_memory": True, "key_variable": True, "form": {"words", "logprobs"}}
 # With fewer requests most rates near the capacity stay unknown (docs/results/verdicts.md, "Loads of a server").
 FEWEST_OF_PROBE = 300
 # The tokenizer of UTF-8 bytes, which is no place.
@@ -130,6 +131,7 @@ def served_of(config: ServingRunConfig) -> ServingSpec:
     is_checkpoint = isinstance(model, CheckpointModel)
     _check_checkpoint(config, is_checkpoint)
     positions = _positions(serve, model, is_checkpoint)
+    check_quality(config, model, positions)
     dtype: Dtype = serve.dtype or (SINGLE if config.hardware.device == "cpu" else HALF)
     return ServingSpec(
         model=model,
@@ -258,7 +260,8 @@ def _most_at_work(serve: ServeConfig) -> int:
 
 def _draws_own(config: ServingRunConfig, weights: int) -> bool:
     wanted, is_written = config.serve.weights, config.engine.options.get("quantization") in INT4
-    return wanted == "own" or (wanted == "auto" and weights > LARGEST_FOLDER_BYTES and not is_written)
+    needs_folder = is_written or config.serve.quality is not None
+    return wanted == "own" or (wanted == "auto" and weights > LARGEST_FOLDER_BYTES and not needs_folder)
 
 
 def _memory(served: ServingSpec) -> MemoryEstimate | None:

@@ -21,10 +21,21 @@ DONE = b"[DONE]"
 QUOTED_BYTES = 500
 
 
+class _Logprobs(msgspec.Struct, gc=False):
+    token_logprobs: list[float | None] | None = None
+
+
 class _Choice(msgspec.Struct, gc=False):
     text: str | None = None
     token_ids: list[int] | None = None
     finish_reason: str | None = None
+    logprobs: _Logprobs | None = None
+
+    @property
+    def told(self) -> list[float] | None:
+        """The logprobs of this piece's tokens; None where one of them is not told."""
+        found = self.logprobs.token_logprobs if self.logprobs else None
+        return None if found is None or None in found else found  # type: ignore[return-value]
 
 
 class _Usage(msgspec.Struct, gc=False):
@@ -50,9 +61,11 @@ def read_completion(data: bytes) -> Piece:
     if event.error or event.object == "error":
         return Piece(problem=_error(event))
     first, usage = event.choices[0] if event.choices else _Choice(), event.usage
+    logprobs = first.told if first.logprobs else None
     if usage is None:
-        return Piece(first.text, first.token_ids, first.finish_reason)
-    return Piece(first.text, first.token_ids, first.finish_reason, usage.prompt_tokens, usage.completion_tokens)
+        return Piece(first.text, first.token_ids, first.finish_reason, logprobs=logprobs)
+    counts = usage.prompt_tokens, usage.completion_tokens
+    return Piece(first.text, first.token_ids, first.finish_reason, *counts, logprobs=logprobs)
 
 
 # By the name that a form has for its server's events.
@@ -96,6 +109,7 @@ class Completion:
         self.times_s: list[float] = []
         self.texts: list[str] = []
         self.ids: list[Sequence[int]] = []
+        self.logprobs: list[float] = []
         self.usage: list[int | None] = [None, None]
         self.finish_reason = self.problem = ""
 
@@ -151,6 +165,8 @@ class Completion:
                 self.times_s.append(at_s)
                 self.texts.append(piece.text or "")
                 self.ids.append(piece.token_ids or ())
+            if piece.logprobs:
+                self.logprobs += piece.logprobs
             self._keep_end(piece)
 
     def _keep_end(self, piece: Piece) -> None:

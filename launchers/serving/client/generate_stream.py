@@ -16,6 +16,7 @@ from llmexp.launchers.serving.client.piece import Piece
 class _Token(msgspec.Struct, gc=False):
     id: int | None = None
     text: str | None = None
+    logprob: float | None = None
     prompt_tokens: int | None = None
     count_output_tokens: int | None = None
 
@@ -45,8 +46,11 @@ def read_token(data: bytes) -> Piece:
     if token is None:
         raise ValueError("neither a token nor an error")
     ids = None if token.id is None else (token.id,)
+    logprobs = None if token.logprob is None else (token.logprob,)
     if event.details is None:
         # LightLLM says 0 for a count that it does not know.
-        return Piece(token.text, ids, event.finish_reason, token.prompt_tokens or None, token.count_output_tokens)
+        counts = token.prompt_tokens or None, token.count_output_tokens
+        return Piece(token.text, ids, event.finish_reason, *counts, logprobs=logprobs)
     ended = event.details
-    return Piece(token.text, ids, ended.finish_reason, ended.input_length, ended.generated_tokens)
+    counted = ended.input_length, ended.generated_tokens
+    return Piece(token.text, ids, ended.finish_reason, *counted, logprobs=logprobs)

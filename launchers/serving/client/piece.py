@@ -15,4 +15,5 @@ class Piece(msgspec.Struct, gc=False):
     finish_reason: str | None = None
     prompt_tokens: int | None = None
     output_tokens: int | None = None
+    logprobs: Sequence[float] | None = None
     problem: str = ""

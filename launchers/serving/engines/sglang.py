@@ -14,6 +14,7 @@ from llmexp.record.plan import Command
 from llmexp.serving.engine import (
     HOST,
     IGNORE_END,
+    LOGPROBS,
     SERVED_NAME,
     Knob,
     ServingEngine,
@@ -107,7 +108,7 @@ class SglangEngine(ServingEngine):
         ]
         argv += ["--dtype", format_of(served.dtype).torch, "--context-length", str(served.positions)]
         argv += ["--tp-size", str(served.devices), "--random-seed", str(served.seed), *self.flags(served)]
-        form = RequestForm.completions(token_ids=True, **IGNORE_END)
+        form = RequestForm.completions(token_ids=True, **IGNORE_END).model_copy(update={"logprobs": LOGPROBS})
         return ServerPlan(
             command=Command(argv=argv),
             metrics="/metrics",

@@ -19,6 +19,7 @@ from llmexp.serving.engine import (
     APART,
     HOST,
     IGNORE_END,
+    LOGPROBS,
     SERVED_NAME,
     Knob,
     ServingEngine,
@@ -183,6 +184,7 @@ def _needs_a_gpu(knobs: Mapping[str, Any]) -> str | None:
 def _form(served: ServingSpec) -> RequestForm:
     """Return the form; with priorities, the shortest of the waiting requests comes first."""
     form = RequestForm.completions(token_ids=True, return_token_ids=True, **IGNORE_END)
+    form = form.model_copy(update={"logprobs": LOGPROBS})
     body = form.body | ({"priority": TOKENS} if served.knobs.get("scheduling") == "priority" else {})
     if not served.adapters:
         return form.model_copy(update={"body": body})

@@ -45,9 +45,7 @@ def configuration_of(kind: Int4, group: int) -> dict[str, Any]:
 
 def gptq(weight: Tensor, group: int) -> Tensors:
     """Return a matrix, of outputs by inputs, as GPTQ stores it: values of a column in a word, zeros in the middle."""
-    groups = _grouped(weight, group)
-    scales = _stored(2 * groups.abs().amax(1) / LARGEST)
-    values = torch.round(groups / scales[:, None]) + MIDDLE
+    values, _, scales = _symmetric(_grouped(weight, group))
     inputs = weight.shape[1]
     return {
         "qweight": packed(_whole(values, inputs).T, IN_ORDER).T,
@@ -59,16 +57,19 @@ def gptq(weight: Tensor, group: int) -> Tensors:
 
 def awq(weight: Tensor, group: int) -> Tensors:
     """Return a matrix, of outputs by inputs, as AWQ stores it: values of a row in a word, each group with its zero."""
-    groups = _grouped(weight, group)
-    low = groups.amin(1)
-    scales = _stored((groups.amax(1) - low) / LARGEST)
-    zeros = torch.round(-low / scales).clamp(0, LARGEST)
-    values = torch.round(groups / scales[:, None]) + zeros[:, None]
+    values, zeros, scales = _shifted(_grouped(weight, group))
     return {
         "qweight": packed(_whole(values, weight.shape[1]), AWQ_ORDER),
         "qzeros": packed(zeros, AWQ_ORDER),
         "scales": scales.half(),
     }
+
+
+def rounded_to(kind: Int4, weight: Tensor, group: int) -> Tensor:
+    """Return a matrix as a server that has it in this format computes with it, in the matrix's own dtype."""
+    values, zeros, scales = _VALUES[kind](_grouped(weight, group))
+    back = (values.clamp(0, LARGEST) - zeros[:, None]) * scales[:, None]
+    return back.flatten(0, 1).T.to(weight.dtype).contiguous()
 
 
 KINDS: Mapping[Int4, Callable[[Tensor, int], Tensors]] = {"gptq": gptq, "awq": awq}
@@ -95,6 +96,23 @@ def _tensors(model: PreTrainedModel, kind: Int4, group: int) -> Iterator[tuple[s
         elif not (tied and module is head):
             for leaf, parameter in module.named_parameters(recurse=False):
                 yield f"{name}.{leaf}", parameter.detach().contiguous()
+
+
+def _symmetric(groups: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return GPTQ's values, zeros and scales of groups."""
+    scales = _stored(2 * groups.abs().amax(1) / LARGEST)
+    return torch.round(groups / scales[:, None]) + MIDDLE, torch.full_like(scales, MIDDLE), scales
+
+
+def _shifted(groups: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return AWQ's values, zeros and scales of groups."""
+    low = groups.amin(1)
+    scales = _stored((groups.amax(1) - low) / LARGEST)
+    zeros = torch.round(-low / scales).clamp(0, LARGEST)
+    return torch.round(groups / scales[:, None]) + zeros[:, None], zeros, scales
+
+
+_VALUES: Mapping[Int4, Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]] = {"gptq": _symmetric, "awq": _shifted}
 
 
 def _grouped(weight: Tensor, group: int) -> Tensor:

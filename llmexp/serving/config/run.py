@@ -21,6 +21,7 @@ from llmexp.serving.config.load import (
     SharedPrefix,
     TraceConfig,
 )
+from llmexp.serving.config.quality import QualityConfig
 
 
 def _asked_for(value: Any) -> Any:
@@ -71,6 +72,9 @@ class ServeConfig(Section):
         None, description="for the highest rate that the server sustains, within slo if that is set"
     )
     slo: SloConfig = SloConfig()
+    quality: Annotated[QualityConfig | None, BeforeValidator(_asked_for)] = Field(
+        None, description="a fixed set of prompts, whose answers are compared with one process's; true: the defaults"
+    )
     dtype: Dtype | None = Field(None, description="of weights and computation; None: bf16, on cpu fp32")
     weights: Literal["auto", "folder", "own"] = Field(
         "auto",

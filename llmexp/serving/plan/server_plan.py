@@ -24,6 +24,7 @@ TOKENS, ADAPTER = "{tokens}", "{adapter}"
 # The seed of what is drawn, which is the request's number.
 SEED = "{seed}"
 ADAPTERS = "{adapters}"
+_OF_DRAWING = ("temperature", "top_p", "seed")
 
 
 def adapter_name(number: int) -> str:
@@ -45,6 +46,9 @@ class RequestForm(Record):
     events: Literal["completions", "generate_stream"] = Field(
         "completions", description="the words of the stream's events: OpenAI's, or text-generation-inference's"
     )
+    logprobs: dict[str, Any] = Field(
+        default_factory=dict, description="further keys of a request that asks for the logprobs of its tokens"
+    )
 
     @classmethod
     def completions(cls, token_ids: bool, **more: Any) -> RequestForm:
@@ -65,6 +69,14 @@ class RequestForm(Record):
             return self.model_copy(update={"body": {**self.body, **drawn}})
         parameters = {**self.body["parameters"], **drawn, "do_sample": True}
         return self.model_copy(update={"body": self.body | {"parameters": parameters}})
+
+    def telling(self) -> RequestForm:
+        """Return the form of requests for the likeliest tokens, with their logprobs where the server tells them."""
+        if self.events != "completions":
+            kept = {key: given for key, given in self.body["parameters"].items() if key not in _OF_DRAWING}
+            return self.model_copy(update={"body": self.body | {"parameters": kept | {"do_sample": False}}})
+        kept = {key: given for key, given in self.body.items() if key not in _OF_DRAWING}
+        return self.model_copy(update={"body": kept | {"temperature": 0} | self.logprobs})
 
     def of_model(self, name: str) -> RequestForm:
         """Return the form with another name of the model, where its requests name one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import ConfigDict, Field
 
 from llmexp.record.samples import RankSummary, Record
+from llmexp.serving.record.quality import QualitySummary
 
 
 class ClientOverhead(Record):
@@ -43,5 +44,6 @@ class ServingSummary(RankSummary):
     held: ReportedBytes = ReportedBytes()
     floors: list[ClientOverhead] = Field(default_factory=list, description="one for each load point")
     no_floors: str = Field("", description="why the client's own share is not known")
+    quality: QualitySummary | None = Field(None, description="of the answers to serve.quality; None where not asked")
 
     model_config = ConfigDict(extra="forbid")
