@@ -97,6 +97,7 @@ class DoubtKind(StrEnum):
     HOST = "host"
     NOISE = "noise"
     CLIENT = "client"
+    ANSWERS = "answers"
     REQUESTS = "requests"
     MISSING = "missing"
     OTHER = "other"

@@ -1,4 +1,4 @@
-"""What speaks against relying on a measurement of a server: failed requests, and a client that was the bottleneck."""
+"""What speaks against a measurement of a server: other answers, failed requests, and a client as the bottleneck."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ def _without_floors(repeats: Sequence[ServingRepeat]) -> list[Doubt]:
 
 
 def doubts(plan: ServingPlan, repeat: ServingRepeat) -> Iterator[Doubt]:
-    """Yield what speaks against a repeat's load points."""
+    """Yield what speaks against a repeat: its answers, and its load points."""
+    quality = repeat.ranks[0].quality
+    if quality and quality.is_another_work:
+        yield Doubt(kind=DoubtKind.ANSWERS, words=f"answers: {quality.words}, so it did not do the work of its weights")
     for point in repeat.loads(plan):
         yield from (Doubt(kind=DoubtKind.REQUESTS, words=words) for words in _failed(point, repeat))
         yield from (Doubt(kind=DoubtKind.CLIENT, words=words) for words in _client(point, repeat))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from llmexp.analysis.metric import Metrics, Shown
 from llmexp.analysis.quantity import Measurement
 from llmexp.record.digits import GIB
@@ -9,6 +11,7 @@ from llmexp.serving.analysis.load_judgment import why_no_figures
 from llmexp.serving.analysis.server_load import of_gpus, resident_bytes
 from llmexp.serving.plan.serving_plan import ServingPlan
 from llmexp.serving.points import ServingRepeat, requests_of, values
+from llmexp.serving.record.quality import QualitySummary
 
 METRICS = Metrics()
 
@@ -73,6 +76,48 @@ def kv_cache_bytes(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | No
 def kv_cache_tokens(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
     """Tokens that fit into the KV cache, in all copies of the model together."""
     return _of(repeat.ranks[0].held.kv_cache_tokens)
+
+
+@METRICS.add("share", "higher", Shown("answers agree, %", "g", 100, dispensable=4))
+def agreeing_tokens_share(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
+    """Share of the greedy tokens of serve.quality that are one process's, of those that count."""
+    found = repeat.ranks[0].quality
+    return _of(found.agreeing_tokens / found.counted_tokens if found and found.counted_tokens else None)
+
+
+@METRICS.add("tokens")
+def counted_tokens(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
+    """Tokens of serve.quality that count: one process prefers its likeliest token by more than margin_noise_nats."""
+    return _of_quality(repeat, lambda found: found.counted_tokens)
+
+
+@METRICS.add("nats")
+def margin_noise_nats(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
+    """The margin from which greedy tokens count: three times the largest that rounding was seen to change."""
+    return _of_quality(repeat, lambda found: found.noise_nats)
+
+
+@METRICS.add("nats", "lower")
+def logprob_difference_p50_nats(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
+    """Median difference of the server's logprobs from one process's; none where the server tells no logprobs."""
+    return _of_quality(repeat, lambda found: found.logprob_difference_p50_nats)
+
+
+@METRICS.add("nats", "lower")
+def logprob_difference_max_nats(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
+    """Largest difference of the server's logprobs from one process's."""
+    return _of_quality(repeat, lambda found: found.logprob_difference_max_nats)
+
+
+@METRICS.add("nats")
+def logprob_noise_p50_nats(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
+    """Median difference of the same logprobs that rounding alone makes, in the process itself."""
+    return _of_quality(repeat, lambda found: found.logprob_noise_p50_nats)
+
+
+def _of_quality(repeat: ServingRepeat, read: Callable[[QualitySummary], float | None]) -> Measurement | None:
+    found = repeat.ranks[0].quality
+    return _of(read(found)) if found else None
 
 
 def _of(value: float | None) -> Measurement | None:

@@ -38,7 +38,9 @@ def pilot(plan: ServingPlan) -> ServingPlan | None:
     if not few or not (pays or config.budget.limits):
         return None
     once = config.measure.model_copy(update={"repeats": 1, "order": "run_by_run"})
-    found = {"label": "pilot", "points": few, "config": config.model_copy(update={"measure": once})}
+    # Its answers are those of the run.
+    serve = config.serve.model_copy(update={"quality": None})
+    found = {"label": "pilot", "points": few, "config": config.model_copy(update={"measure": once, "serve": serve})}
     return plan.model_copy(update=found)
 
 

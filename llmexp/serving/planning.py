@@ -39,7 +39,12 @@ MOST_AT_ONCE = 256
 # Knobs with which a device holds fewer bytes of weights than the dtype says.
 HOLD_LESS = ("quantization", "weights_offload_gb", "experts_offload_gb", "gpu_layers")
 # Of a server's plan: where its interpreter lies, and how what it holds is read.
-_NOT_IN_ID: dict[str, Any] = {"python": True, "reported_memory": True, "key_variable": True, "form": {"words", "logprobs"}}
+_NOT_IN_ID: dict[str, Any] = {
+    "python": True,
+    "reported_memory": True,
+    "key_variable": True,
+    "form": {"words", "logprobs"},
+}
 # With fewer requests most rates near the capacity stay unknown (docs/results/verdicts.md, "Loads of a server").
 FEWEST_OF_PROBE = 300
 # The tokenizer of UTF-8 bytes, which is no place.

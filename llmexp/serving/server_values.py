@@ -27,6 +27,7 @@ COUNTS = {
     "prefix_hit_ratio": "prefix_hit_ratio",
     "transferred_tokens": "transferred_prompt_tokens",
     "draft_acceptance_ratio": "draft_acceptance_ratio",
+    "tokens_per_draft_step": "tokens_per_draft_step",
     "cpu_cores": "server_cpu_cores",
 }
 

@@ -23,6 +23,7 @@ from llmexp.serving.doubts import judge_serving
 from llmexp.serving.metrics import METRICS
 from llmexp.serving.pilot import pilot, samples_s
 from llmexp.serving.plan.probes import read_probes
+from llmexp.serving.plan.quality import expected_changes
 from llmexp.serving.plan.serving_plan import ServingPlan
 from llmexp.serving.planning import plan_serving, warning_of
 from llmexp.serving.points import ServingRepeat, read_serving_repeat, results, results_until_now, served
@@ -68,6 +69,7 @@ class Serve(Task[ServingRunConfig, ServingPlan]):
             "requests": f"{serve.requests} of each load, in: {work['prompt']}, out: {work['output']}",
             "prediction": "" if plan.predicted or plan.skip else f"none: {unpredicted(plan)}",
             **advice_words(plan),
+            "quality": _quality(plan),
             "profile": _profile(plan) if serve.profile else "",
             "server": plan.server.address or " ".join(plan.server.command.argv),
         }
@@ -167,6 +169,15 @@ def _profile(plan: ServingPlan) -> str:
     if not plan.points:
         return "none: only loads of a search are measured, and none of them is repeated"
     return f"{plan.points[-1]} once more, in two windows of {plan.config.serve.profile_s:g} s"
+
+
+def _quality(plan: ServingPlan) -> str:
+    """Say what is asked beside the loads, and what changes of the answers are expected; empty where nothing is."""
+    if not plan.config.serve.quality or plan.skip:
+        return ""
+    asked = f"{plan.config.serve.quality} after the loads, beside one process's"
+    expected = expected_changes(plan.config)
+    return f"{asked}; changes are expected by {' and '.join(expected)}" if expected else asked
 
 
 SERVE = Serve()

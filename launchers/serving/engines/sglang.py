@@ -26,7 +26,8 @@ from llmexp.serving.plan.server_plan import MetricNames, ProfilerRoutes, Request
 
 _NO_GRAPHS = ["--cuda-graph-backend-decode", "disabled", "--cuda-graph-backend-prefill", "disabled"]
 # As sglang/srt/observability/metrics_collector.py names them. It looks every prompt up in its cache; it counts tokens
-# when a request ends, and of speculation it tells the accepted share of the last batches only.
+# when a request ends, and of speculation it tells means of the last batches only. Before it told its
+# spec_num_draft_tokens, its share had among the accepted tokens those that were not drafted.
 METRIC_NAMES: MetricNames = {
     "running": ("sglang:num_running_reqs",),
     "waiting": ("sglang:num_queue_reqs",),
@@ -35,6 +36,8 @@ METRIC_NAMES: MetricNames = {
     "prefix_queried_tokens": ("sglang:prompt_tokens_total",),
     "prefix_hit_tokens": ("sglang:cached_tokens_total",),
     "accepted_share": ("sglang:spec_accept_rate",),
+    "draft_width": ("sglang:spec_num_draft_tokens",),
+    "tokens_per_draft_step": ("sglang:spec_accept_length",),
     "generated_tokens": ("sglang:generation_tokens_total",),
     "prompt_tokens": ("sglang:prompt_tokens_total",),
 }
@@ -76,19 +79,28 @@ class SglangEngine(ServingEngine):
         "quantization": value("--quantization"),
         "scheduling": value("--schedule-policy"),
         "attention": value("--attention-backend"),
+        "speculative": lambda given: [word for name, each in given.items() for word in _speculative(name, each)],
     }
 
     def cannot(self, served: ServingSpec) -> str | None:
         """On a CPU it needs AMX and a build of its own."""
         if served.device == "cpu":
             return "engine=sglang needs a GPU here: on a CPU it needs a separate build and AMX instructions"
+        given = served.knobs.get("speculative")
+        if given and not isinstance(given, Mapping):
+            return (
+                f"engine=sglang: engine.options.speculative={given} is no mapping: give the names of its flags behind "
+                "--speculative-, such as {algorithm: NGRAM, num_draft_tokens: 8}"
+            )
         return None
 
     def reported_memory(self, served: ServingSpec) -> ReportedMemory:
         """Its log tells what each device's memory gained by the weights."""
-        found = super().reported_memory(served)
+        found, draft = super().reported_memory(served), served.knobs.get("speculative")
         if served.is_running:
             return found
+        if isinstance(draft, Mapping) and draft.get("draft_model_path"):
+            return ReportedMemory(kv_tokens_told=found.kv_tokens_told)
         told = ReportedNumber(
             where="log", pattern=_LOADED, words="its log, as loaded", unit_bytes=GIB, lines=served.every_device
         )
@@ -108,7 +120,8 @@ class SglangEngine(ServingEngine):
         ]
         argv += ["--dtype", format_of(served.dtype).torch, "--context-length", str(served.positions)]
         argv += ["--tp-size", str(served.devices), "--random-seed", str(served.seed), *self.flags(served)]
-        form = RequestForm.completions(token_ids=True, **IGNORE_END).model_copy(update={"logprobs": LOGPROBS})
+        form = RequestForm.completions(token_ids=True, **IGNORE_END)
+        form = form.model_copy(update={"logprobs": LOGPROBS | {"return_token_ids": True}})
         return ServerPlan(
             command=Command(argv=argv),
             metrics="/metrics",
@@ -117,6 +130,12 @@ class SglangEngine(ServingEngine):
             form=form,
             weights=served.folder_weights,
         )
+
+
+def _speculative(name: str, given: object) -> list[str]:
+    """Return a flag of speculative decoding; one that is only on or off has no value."""
+    flag = f"--speculative-{name.replace('_', '-')}"
+    return [flag] * bool(given) if isinstance(given, bool) else [flag, str(given)]
 
 
 ENGINE = SglangEngine()

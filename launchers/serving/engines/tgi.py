@@ -31,12 +31,14 @@ INSIDE = "/model"
 MOST_WAITING = 65536
 # What its shards exchange: docker's own 64 MB do not suffice for NCCL.
 SHARED_MEMORY = "1g"
-# As its router and backends/v3 name them; it counts a request's tokens at its end, and of speculation those that it
-# accepted.
+# As its router and backends/v3 name them; it counts a request's tokens at its end. Of speculation it notes at each step
+# of a request the tokens beyond the first, at the step that reads the prompt too; it never says how many it proposed.
 METRIC_NAMES: MetricNames = {
     "running": ("tgi_batch_current_size",),
     "waiting": ("tgi_queue_size",),
     "accepted_tokens": ("tgi_request_skipped_tokens_sum",),
+    "draft_steps": ("tgi_request_skipped_tokens_count",),
+    "prompt_steps": ("tgi_request_generated_tokens_count",),
     "generated_tokens": ("tgi_request_generated_tokens_sum",),
     "prompt_tokens": ("tgi_request_input_length_sum",),
 }

@@ -52,6 +52,7 @@ METRIC_NAMES: MetricNames = {
     "transferred_tokens": ("vllm:external_prefix_cache_hits_total",),
     "drafted_tokens": ("vllm:spec_decode_num_draft_tokens_total",),
     "accepted_tokens": ("vllm:spec_decode_num_accepted_tokens_total",),
+    "draft_steps": ("vllm:spec_decode_num_drafts_total",),
     "generated_tokens": ("vllm:generation_tokens_total",),
     "prompt_tokens": ("vllm:prompt_tokens_total",),
 }

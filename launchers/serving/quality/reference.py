@@ -30,6 +30,7 @@ from llmexp.inputs.checkpoint import Checkpoint
 from llmexp.launchers.serving.quality.comparing import ReferenceFound, ReferenceTask
 from llmexp.launchers.serving.weights.int4_writer import rounded_to
 from llmexp.machine.memory import host_memory_left_bytes
+from llmexp.schema import Dtype
 from llmexp.serving.record.quality import AnswerRecord, ComparedToken
 
 # The noise of a margin is taken over the likeliest token and so many others.
@@ -59,19 +60,29 @@ class ExactPlace:
 
 def compare(task: ReferenceTask) -> ReferenceFound:
     """Return each token of the answers beside what one process computes; raises ConfigError where it has no room."""
-    exact = "fp64" if task.dtype == SINGLE else SINGLE
-    model = _loaded(task)
-    model = model.to(device=_device(task, model, exact), dtype=_torch(exact))
-    answers = list(enumerate(task.answers))
+    exact, model = exact_of(task.dtype), _loaded(task)
+    tokens = compared(model.to(_device(task, model, exact)), task.dtype, task.answers)
+    return ReferenceFound(exact_dtype=exact, tokens=tokens, answers=task.answers)
+
+
+def compared(model: PreTrainedModel, dtype: Dtype, known: Sequence[AnswerRecord]) -> list[ComparedToken]:
+    """Return each token of the answers beside what a model computes, with the noise of a dtype; it ends in this one."""
+    answers = list(enumerate(known))
+    model = model.to(dtype=_torch(exact_of(dtype)))
     places = {key: exact_place(logits, token) for key, token, logits in _read(model, answers, alone=True)}
     noises: dict[tuple[int, int], list[tuple[float, float]]] = {key: [] for key in places}
-    model = model.to(dtype=_torch(task.dtype))
+    model, before = model.to(dtype=_torch(dtype)), model.config._attn_implementation
     for alone, attention in ((True, "sdpa"), (False, "eager")):
         model.set_attn_implementation(attention)
         for key, _, logits in _read(model, answers, alone):
             noises[key].append(places[key].noise(logits))
-    tokens = [_compared(task, key, places[key], noises[key]) for key in sorted(places)]
-    return ReferenceFound(exact_dtype=exact, tokens=tokens, answers=task.answers)
+    model.set_attn_implementation(before)
+    return [_compared(known[key[0]], key, places[key], noises[key]) for key in sorted(places)]
+
+
+def exact_of(dtype: Dtype) -> str:
+    """Return the dtype beside whose results those of another are noise."""
+    return "fp64" if dtype == SINGLE else SINGLE
 
 
 def exact_place(logits: Tensor, token: int) -> ExactPlace:
@@ -85,9 +96,9 @@ def exact_place(logits: Tensor, token: int) -> ExactPlace:
 
 
 def _compared(
-    task: ReferenceTask, key: tuple[int, int], place: ExactPlace, noises: Sequence[tuple[float, float]]
+    answer: AnswerRecord, key: tuple[int, int], place: ExactPlace, noises: Sequence[tuple[float, float]]
 ) -> ComparedToken:
-    told = task.answers[key[0]].logprobs
+    told = answer.logprobs
     return ComparedToken(
         answer=key[0],
         place=key[1],

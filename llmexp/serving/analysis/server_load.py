@@ -41,7 +41,9 @@ class ServerLoad:
     transferred_tokens: float | None
     """Of prompts, whose keys and values came from another server."""
     draft_acceptance_ratio: float | None
-    """Accepted over drafted tokens; where a server counts neither, the mean of the share that it tells."""
+    """Accepted over proposed draft tokens: as counted, else the mean of a share that is known to be this one."""
+    tokens_per_draft_step: float | None
+    """Tokens of output for each pass that verifies a request's drafts: the accepted ones and one of its own."""
     resident_bytes: LoadLevel | None
     """Of the server's processes, added up."""
     cpu_cores: float | None
@@ -68,7 +70,6 @@ def server_load(samples: Sequence[ServerSample], begin_s: float, end_s: float) -
 
     inside = [sample for sample in samples if begin_s <= sample.at_s <= end_s]
     computed_s = _growth(cpu_s(samples), window)
-    accepted, accepted_share = _ratio(growth("accepted_tokens"), growth("drafted_tokens")), level("accepted_share")
     return ServerLoad(
         running=level("running"),
         waiting=level("waiting"),
@@ -78,7 +79,8 @@ def server_load(samples: Sequence[ServerSample], begin_s: float, end_s: float) -
         prompt_tokens=growth("prompt_tokens"),
         prefix_hit_ratio=_ratio(growth("prefix_hit_tokens"), growth("prefix_queried_tokens")),
         transferred_tokens=growth("transferred_tokens"),
-        draft_acceptance_ratio=accepted_share.mean if accepted_share and accepted is None else accepted,
+        draft_acceptance_ratio=_acceptance(samples, window),
+        tokens_per_draft_step=_per_step(samples, window),
         resident_bytes=_level(resident_bytes(samples), window),
         cpu_cores=None if computed_s is None else computed_s / (end_s - begin_s),
         gpu_memory_bytes=_level(of_gpus(samples, lambda gpu: gpu.memory_used_bytes), window),
@@ -87,6 +89,35 @@ def server_load(samples: Sequence[ServerSample], begin_s: float, end_s: float) -
         pages=sum(sample.page is not None for sample in inside),
         pages_missed=sum(bool(sample.missed) for sample in inside),
     )
+
+
+def _acceptance(samples: Sequence[ServerSample], window: tuple[float, float]) -> float | None:
+    counted = _ratio(_growth(_counted(samples, "accepted_tokens"), window), _drafted(samples, window))
+    share = _level(told(_drafting(samples), "accepted_share"), window)
+    return share.mean if share and counted is None else counted
+
+
+def _per_step(samples: Sequence[ServerSample], window: tuple[float, float]) -> float | None:
+    """Return the tokens of a pass; None where nothing was drafted, for all that a server tells."""
+    accepted, steps, of_prompts = (
+        _growth(_counted(samples, metric), window) for metric in ("accepted_tokens", "draft_steps", "prompt_steps")
+    )
+    if steps and (accepted or _drafted(samples, window)):
+        return 1 + (accepted or 0.0) / (steps - (of_prompts or 0.0))
+    length = _level(told(_drafting(samples), "tokens_per_draft_step"), window)
+    return length.mean if length else None
+
+
+def _drafted(samples: Sequence[ServerSample], window: tuple[float, float]) -> float | None:
+    return _growth(_counted(samples, "drafted_tokens"), window)
+
+
+def _drafting(samples: Iterable[ServerSample]) -> list[ServerSample]:
+    """Return the samples of a server that told how much it drafts.
+
+    An SGLang that does not yet tell it may count the token that each pass adds by itself as an accepted one.
+    """
+    return [sample for sample in samples if sample.page and sample.page.get("draft_width", 0.0) > 0]
 
 
 def told(samples: Iterable[ServerSample], metric: ServerMetric) -> LoadSeries:

@@ -66,7 +66,9 @@ class QualitySummary(Record):
     @property
     def words(self) -> str:
         """The verdict with its reason."""
-        because = f", as {' and '.join(self.expected)} lets expect" if self.verdict == "changed" and self.expected else ""
+        because = (
+            f", as {' and '.join(self.expected)} lets expect" if self.verdict == "changed" and self.expected else ""
+        )
         return f"{self.verdict}{because}: {self.reason}"
 
     @property

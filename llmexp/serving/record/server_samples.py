@@ -20,6 +20,10 @@ ServerMetric = Literal[
     "drafted_tokens",
     "accepted_tokens",
     "accepted_share",
+    "draft_steps",
+    "prompt_steps",
+    "draft_width",
+    "tokens_per_draft_step",
     "generated_tokens",
     "prompt_tokens",
 ]
@@ -28,8 +32,13 @@ ServerMetric = Literal[
 running, waiting and the shares are of the moment; all others count since the server's start. prefix_queried_tokens
 are those of prompts that were looked up in the cache of prefixes; transferred_tokens are those whose keys and values
 came from another server.
+
+Of speculative decoding: drafted_tokens are those that were proposed, accepted_tokens those of them that became output.
+draft_steps are passes that verify a request's drafts; prompt_steps are those among them that read its prompt instead.
+accepted_share, draft_width (the tokens that a pass computes: the proposed ones and one) and tokens_per_draft_step are
+of a server's last batches.
 """
-SHARES: frozenset[ServerMetric] = frozenset({"kv_used_share", "accepted_share"})
+SHARES: frozenset[ServerMetric] = frozenset({"kv_used_share", "accepted_share", "draft_width", "tokens_per_draft_step"})
 
 
 class GpuSample(Record):

@@ -10,6 +10,7 @@ from llmexp.record.samples import read_samples
 from llmexp.report.row import Row
 from llmexp.serving.plan.serving_plan import ServingPlan
 from llmexp.serving.record.requests import RequestSample
+from llmexp.serving.report.answers import answers_of_row
 
 Outputs = dict[tuple[int, int], list[int]]
 Samples = dict[tuple[int, int], RequestSample]
@@ -28,7 +29,7 @@ def same_work_lines(rows: Sequence[Row], label: Callable[[Row], str]) -> Iterato
             theirs = answers_of(other)
             found = compared_texts(answers, theirs) if not why_not and _as_text(answers, theirs) else ""
             found = found or compared(outputs_of(answers), outputs_of(theirs), why_not)
-            yield f"same work: {label(other)} and {label(first)}: {found}"
+            yield f"same work: {label(other)} and {label(first)}: {found}{_changed((other, first), label)}"
 
 
 def compared(first: Outputs, other: Outputs, why_not: str = "") -> str:
@@ -84,6 +85,12 @@ def answers_of(row: Row) -> Samples:
 
 def _as_text(*answers: Samples) -> bool:
     return not all(outputs_of(each) for each in answers)
+
+
+def _changed(rows: Sequence[Row], label: Callable[[Row], str]) -> str:
+    """Say which of two servers gave other answers than its weights; empty where none is known to."""
+    found = [label(row) for row in rows if (judged := answers_of_row(row)) and judged.verdict == "changed"]
+    return f"; not the work of its weights, by serve.quality: {' and '.join(found)}" if found else ""
 
 
 def _asked(row: Row) -> str:

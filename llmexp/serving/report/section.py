@@ -12,6 +12,7 @@ from llmexp.report.columns import ReportTable
 from llmexp.report.page.chart import Chart
 from llmexp.report.row import Row
 from llmexp.report.section import ReportSection
+from llmexp.serving.report.answers import answers_table, changed_lines
 from llmexp.serving.report.distributions import draw_distributions
 from llmexp.serving.report.interactivity import draw_interactivity
 from llmexp.serving.report.loads import loads_table, saturation_lines
@@ -55,9 +56,9 @@ class ServingSection(ReportSection):
 
     @property
     def tables(self) -> Sequence[ReportTable]:
-        """The table of loads, and where the time of profiled servers went."""
-        found = loads_table(self.rows, self.label)
-        return [*([found] if found else []), *profile_tables(self.profiled), *super().tables]
+        """The table of loads, the verdicts on answers, and where the time of profiled servers went."""
+        found = (loads_table(self.rows, self.label), answers_table(self.rows, self.label))
+        return [*(table for table in found if table), *profile_tables(self.profiled), *super().tables]
 
     @cached_property
     def profiled(self) -> list[ProfiledRun]:
@@ -72,9 +73,10 @@ class ServingSection(ReportSection):
 
     @property
     def answers(self) -> list[str]:
-        """The fastest, and where each server saturates; the table of loads says why one was not judged."""
+        """The fastest, which gave other answers, and where each saturates; the loads' table says what is not known."""
         told = [line for line in saturation_lines(self.rows, self.label) if not line.startswith("?")]
-        return [*super().answers, *(f"{line[:1].upper()}{line[1:]}." for line in told)]
+        changed = changed_lines(self.rows, self.label)
+        return [*super().answers, *changed, *(f"{line[:1].upper()}{line[1:]}." for line in told)]
 
     @property
     def charts(self) -> Sequence[Chart]:
