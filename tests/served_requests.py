@@ -14,6 +14,7 @@ from llmexp.report.row import Row
 from llmexp.serving.plan.probes import probes_path
 from llmexp.serving.plan.serving_plan import LoadPoint, ServingPlan
 from llmexp.serving.points import ServingRepeat, results
+from llmexp.serving.record.quality import QualitySummary
 from llmexp.serving.record.requests import RequestSample
 from llmexp.serving.record.summary import ClientOverhead, ReportedBytes, ServingSummary
 
@@ -51,9 +52,10 @@ def repeat(
     probes: Sequence[LoadPoint] = (),
     held: ReportedBytes | None = None,
     no_floors: str = "",
+    quality: QualitySummary | None = None,
 ) -> ServingRepeat:
     known = {"window_wall_s": 1.0, "peak_rss_bytes": 1, "server_start_s": 3.0, "held": held or ReportedBytes()}
-    summary = ServingSummary(rank=0, **known, floors=floors or [], no_floors=no_floors)
+    summary = ServingSummary(rank=0, **known, floors=floors or [], no_floors=no_floors, quality=quality)
     return ServingRepeat((summary,), (), tuple((sample,) for sample in samples), probes=tuple(probes))
 
 
@@ -74,6 +76,7 @@ def served_row(
     *samples: RequestSample,
     probes: Sequence[LoadPoint] = (),
     floors: list[ClientOverhead] | None = None,
+    quality: QualitySummary | None = None,
 ) -> Row:
     """A successful run in a folder, with its samples and probes there."""
     run = RunFolder(folder)
@@ -82,7 +85,8 @@ def served_row(
     (folder / "repeat.0" / "samples.0.jsonl").write_text(lines)
     if probes:
         probes_path(folder / "repeat.0").write_text("".join(each.model_dump_json() + "\n" for each in probes))
-    made = repeat(*(sample for sample in samples if not sample.warmup), floors=floors, probes=probes)
+    made = repeat(*(sample for sample in samples if not sample.warmup), floors=floors, probes=probes, quality=quality)
+    (folder / "repeat.0" / "rank.0.json").write_text(made.ranks[0].model_dump_json())
     result = RunResult(
         id=plan.id,
         stack="0",
@@ -95,5 +99,6 @@ def served_row(
         devices=1,
         command="",
         points=results(plan, [made]),
+        what_ran={"answers": quality.words} if quality else {},
     )
     return Row(run, plan, RunStatus.SUCCESS, "", result)

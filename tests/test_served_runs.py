@@ -24,6 +24,7 @@ from llmexp.record.result import RunResult
 from llmexp.record.samples import read_samples
 from llmexp.serving.plan.server_plan import RequestForm
 from llmexp.serving.plan.serving_plan import ServingPlan
+from llmexp.serving.record.quality import QualityRecord, quality_path
 from llmexp.serving.record.requests import RequestSample
 from llmexp.serving.record.summary import ServingSummary
 
@@ -141,3 +142,25 @@ def test_requests_that_a_server_refuses_are_told_by_its_words_without_the_key(
     assert b"HTTP status 401: no such key: " in written
     assert b"another-key-987" not in written
     assert "another-key-987" not in done.stdout + done.stderr
+
+
+def test_a_server_whose_answers_are_not_those_of_its_weights_is_told(llmexp: Run, tmp_path: Path) -> None:
+    """Its tokens are a function of the prompt, and no model's; of the checkpoint of its folder it reads nothing."""
+    command = f"{{python}} {PROTOCOLS} {{port}} words {{folder}}"
+    quality = ("serve.quality=true", "serve.quality.prompts=6", "serve.quality.output_tokens=4", "serve.rate=max")
+    done = llmexp("engine=command", f"engine.options.command='{command}'", "tracking=none", *quality)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found, result = the_run(tmp_path)
+    assert result.what_ran["answers"].startswith("changed: ")
+    assert result.stability
+    assert "answers" in [doubt.kind for doubt in result.stability.reasons]
+    share, counted = (result.metrics[name] for name in ("agreeing_tokens_share", "counted_tokens"))
+    assert share
+    assert share.mean < 0.2
+    assert counted
+    record = QualityRecord.model_validate_json(quality_path(found.repeats()[0]).read_text())
+    assert [(len(each.prompt), len(each.tokens or ())) for each in record.answers] == [(10, 4)] * 6
+    assert [each.tokens for each in record.answers] == [greedy(each.prompt, 4) for each in record.answers]
+    assert len(record.tokens) == 24 >= counted.mean
+    assert [point.metrics["requests"] for point in result.points if point.metrics["requests"]]
+    assert "gives other answers than its weights" in done.stdout.replace("\n", " ")

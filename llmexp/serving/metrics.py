@@ -93,7 +93,7 @@ def counted_tokens(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | No
 
 @METRICS.add("nats")
 def margin_noise_nats(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
-    """The margin from which greedy tokens count: three times the largest that rounding was seen to change."""
+    """The margin from which greedy tokens count: twice the largest that rounding was seen to change."""
     return _of_quality(repeat, lambda found: found.noise_nats)
 
 

@@ -30,6 +30,8 @@ WRONG = {
     ],
     "engine=command": ["engine.options.command='' has no {port}", "my-server {folder} --port {port}"],
     "engine=tgi hardware=h100 engine.options.program=lxc": ["engine.options.program=lxc", "docker, podman"],
+    "serve.quality.prompts=0": ["serve.quality.prompts=0: must be a whole number of at least 1"],
+    "serve.quality=true serve.weights=own engine=vllm": ["serve.quality", "serve.weights=own"],
     "serve.rate=0": ["serve.rate.0=0: must be a number above 0 or max"],
     "serve.rate=1,-2": ["serve.rate.1=-2: must be a number above 0 or max"],
     "serve.rate=abc": ["serve.rate.0=abc: must be a number above 0 or max"],

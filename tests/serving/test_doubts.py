@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from served_requests import answer, floor, repeat, serving_plan
 
 from llmexp.analysis.quantity import Measurement
 from llmexp.record.result import Stability
 from llmexp.serving.doubts import ALONE, doubts, judge_serving
+from llmexp.serving.record.quality import QualitySummary
 
 PLAN = serving_plan("serve.rate=max", "serve.requests=2")
 QUIET = repeat(answer(0), answer(1), floors=[floor()])
@@ -31,6 +33,18 @@ def test_a_client_that_hardly_sends_faster_is_named() -> None:
     slow = repeat(answer(0), answer(1), floors=[floor(requests_per_s=10.0)])
     (said,) = doubts(PLAN, slow)
     assert said.words == "client: 1.00 requests/s at max, and it can itself send 10.0 to a server that answers at once"
+
+
+@pytest.mark.parametrize(("expected", "doubted"), [([], True), (["engine.options.kv_dtype=fp8"], False)])
+def test_answers_of_other_weights_are_another_work_unless_a_format_lets_expect_them(
+    expected: list[str], doubted: bool
+) -> None:
+    quality = QualitySummary(verdict="changed", reason="90 of 100 agree", expected=expected)
+    other = repeat(answer(0), answer(1), floors=[floor()], quality=quality)
+    judged = judge_serving(PLAN, [other] * 3, [Measurement(4.0), Measurement(4.01), Measurement(3.99)], [])
+    assert judged
+    assert (judged.verdict == "unstable") == doubted
+    assert [doubt.kind for doubt in judged.reasons] == ["answers"] * doubted
 
 
 def test_failed_requests_are_named_with_their_first_problem() -> None:

@@ -79,19 +79,13 @@ class SglangEngine(ServingEngine):
         "quantization": value("--quantization"),
         "scheduling": value("--schedule-policy"),
         "attention": value("--attention-backend"),
-        "speculative": lambda given: [word for name, each in given.items() for word in _speculative(name, each)],
+        "speculative": lambda given: _speculative(given),
     }
 
     def cannot(self, served: ServingSpec) -> str | None:
         """On a CPU it needs AMX and a build of its own."""
         if served.device == "cpu":
             return "engine=sglang needs a GPU here: on a CPU it needs a separate build and AMX instructions"
-        given = served.knobs.get("speculative")
-        if given and not isinstance(given, Mapping):
-            return (
-                f"engine=sglang: engine.options.speculative={given} is no mapping: give the names of its flags behind "
-                "--speculative-, such as {algorithm: NGRAM, num_draft_tokens: 8}"
-            )
         return None
 
     def reported_memory(self, served: ServingSpec) -> ReportedMemory:
@@ -132,10 +126,10 @@ class SglangEngine(ServingEngine):
         )
 
 
-def _speculative(name: str, given: object) -> list[str]:
-    """Return a flag of speculative decoding; one that is only on or off has no value."""
-    flag = f"--speculative-{name.replace('_', '-')}"
-    return [flag] * bool(given) if isinstance(given, bool) else [flag, str(given)]
+def _speculative(given: Mapping[str, object] | str) -> list[str]:
+    """Return the flags that begin with --speculative-, by what follows; a text alone is the algorithm."""
+    named = given if isinstance(given, Mapping) else {"algorithm": given}
+    return [word for name, each in named.items() for word in (f"--speculative-{name.replace('_', '-')}", str(each))]
 
 
 ENGINE = SglangEngine()

@@ -27,6 +27,7 @@ from transformers.utils import logging
 from llmexp.dtypes import SINGLE, bytes_of, format_of
 from llmexp.errors import ConfigError
 from llmexp.inputs.checkpoint import Checkpoint
+from llmexp.launchers.models.building import ExactBuffers
 from llmexp.launchers.serving.quality.comparing import ReferenceFound, ReferenceTask
 from llmexp.launchers.serving.weights.int4_writer import rounded_to
 from llmexp.machine.memory import host_memory_left_bytes
@@ -66,12 +67,27 @@ def compare(task: ReferenceTask) -> ReferenceFound:
 
 
 def compared(model: PreTrainedModel, dtype: Dtype, known: Sequence[AnswerRecord]) -> list[ComparedToken]:
-    """Return each token of the answers beside what a model computes, with the noise of a dtype; it ends in this one."""
-    answers = list(enumerate(known))
-    model = model.to(dtype=_torch(exact_of(dtype)))
+    """Return each token of the answers beside what a model computes, with the noise of a dtype; it ends in this one.
+
+    Raises ConfigError for a token that the vocabulary does not have.
+    """
+    answers, buffers = list(enumerate(known)), ExactBuffers(model)
+    size = model.get_input_embeddings().weight.shape[0]
+    if (
+        odd := next((token for answer in known for token in answer.tokens or () if not 0 <= token < size), None)
+    ) is not None:
+        raise ConfigError(f"the server answered with token {odd}, and the vocabulary has {size}")
+
+    def cast(to: str) -> None:
+        model.to(dtype=_torch(to))
+        # Servers compute the rotary angles in fp32 whatever the weights are in.
+        buffers.restore(model.device)
+
+    cast(exact_of(dtype))
     places = {key: exact_place(logits, token) for key, token, logits in _read(model, answers, alone=True)}
     noises: dict[tuple[int, int], list[tuple[float, float]]] = {key: [] for key in places}
-    model, before = model.to(dtype=_torch(dtype)), model.config._attn_implementation
+    before = model.config._attn_implementation
+    cast(dtype)
     for alone, attention in ((True, "sdpa"), (False, "eager")):
         model.set_attn_implementation(attention)
         for key, _, logits in _read(model, answers, alone):
@@ -86,9 +102,7 @@ def exact_of(dtype: Dtype) -> str:
 
 
 def exact_place(logits: Tensor, token: int) -> ExactPlace:
-    """Return a place by its logits; raises ConfigError for a token that the vocabulary does not have."""
-    if not 0 <= token < len(logits):
-        raise ConfigError(f"the server answered with token {token}, and the vocabulary has {len(logits)}")
+    """Return a place by its logits."""
     logits = logits.double()
     likeliest = logits.topk(RIVALS + 1).indices.tolist()
     margins = logits[likeliest[0]] - logits[likeliest[1:]]

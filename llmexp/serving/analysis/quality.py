@@ -14,9 +14,9 @@ from llmexp.record.digits import rounded
 from llmexp.serving.record.quality import ComparedToken, QualityRecord, QualitySummary, Verdict
 
 # A server's kernels round otherwise than the process's: margins count from so many times the largest noise seen.
-TIMES_THE_NOISE = 3.0
+TIMES_THE_NOISE = 2.0
 # And the median difference of logprobs may be so many times that of the noise.
-TIMES_THE_LOGPROBS = 4.0
+TIMES_THE_LOGPROBS = 2.0
 # With as many tokens that all agree, fewer than one in twenty would differ (95 % confidence).
 FEWEST_TOKENS = 60
 

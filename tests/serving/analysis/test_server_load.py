@@ -65,8 +65,49 @@ def test_ratios_are_of_what_was_counted_in_the_window() -> None:
     assert load.draft_acceptance_ratio == 0, "what is counted comes before the share of the last batches"
 
 
-def test_a_server_that_tells_the_accepted_share_only_has_its_mean() -> None:
-    assert server_load(pages("accepted_share", (0, 0.4), (2, 0.8)), 0, 2).draft_acceptance_ratio == pytest.approx(0.6)
+def drafting(*pages: dict[ServerMetric, float]) -> list[ServerSample]:
+    return [ServerSample(at_s=float(at_s), page=page) for at_s, page in enumerate(pages)]
+
+
+def test_a_share_of_the_last_batches_counts_where_the_server_tells_how_much_it_drafts() -> None:
+    """SGLang 0.5.23: its share is of proposed drafts, and its length has the token that a pass adds by itself."""
+    told: list[dict[ServerMetric, float]] = [
+        {"accepted_share": 0.0, "tokens_per_draft_step": 0.0, "draft_width": 0.0},
+        {"accepted_share": 0.4, "tokens_per_draft_step": 2.2, "draft_width": 4.0},
+        {"accepted_share": 0.6, "tokens_per_draft_step": 2.8, "draft_width": 4.0},
+    ]
+    load = server_load(drafting(*told), 0, 2)
+    assert load.draft_acceptance_ratio == pytest.approx(0.5), "before the first batch nothing was drafted"
+    assert load.tokens_per_draft_step == pytest.approx(2.5)
+    assert load.tokens_per_draft_step == pytest.approx(1 + load.draft_acceptance_ratio * (4 - 1)), "as 0.5.23 has it"
+
+
+def test_the_share_of_an_older_sglang_has_no_place_beside_those_of_others() -> None:
+    """It had (accepted + 1) / 4 for a pass: 0.25 where no draft was accepted."""
+    load = server_load(drafting({"accepted_share": 0.25}, {"accepted_share": 0.25}), 0, 1)
+    assert (load.draft_acceptance_ratio, load.tokens_per_draft_step) == (None, None)
+
+
+def test_counted_drafts_give_the_tokens_of_a_pass() -> None:
+    """As vLLM counts: 10 passes proposed 3 tokens each, of which 12 became output."""
+    begin: dict[ServerMetric, float] = {"draft_steps": 5.0, "drafted_tokens": 15.0, "accepted_tokens": 9.0}
+    end: dict[ServerMetric, float] = {"draft_steps": 15.0, "drafted_tokens": 45.0, "accepted_tokens": 21.0}
+    load = server_load(drafting(begin, end), 0, 1)
+    assert load.draft_acceptance_ratio == pytest.approx(12 / 30)
+    assert load.tokens_per_draft_step == pytest.approx(1 + 12 / 10)
+
+
+def test_steps_that_read_a_prompt_verify_nothing() -> None:
+    """As TGI counts: 44 steps of 4 requests; what it proposed it does not say, so that there is no ratio."""
+    begin: dict[ServerMetric, float] = {"draft_steps": 0.0, "prompt_steps": 0.0, "accepted_tokens": 0.0}
+    end: dict[ServerMetric, float] = {"draft_steps": 44.0, "prompt_steps": 4.0, "accepted_tokens": 60.0}
+    load = server_load(drafting(begin, end), 0, 1)
+    assert (load.draft_acceptance_ratio, load.tokens_per_draft_step) == (None, pytest.approx(1 + 60 / 40))
+
+
+def test_a_server_that_drafts_nothing_has_no_tokens_of_a_pass() -> None:
+    plain: list[dict[ServerMetric, float]] = [{"draft_steps": at, "prompt_steps": 0.0} for at in (0.0, 40.0)]
+    assert server_load(drafting(*plain), 0, 1).tokens_per_draft_step is None
 
 
 def test_nothing_counted_has_no_ratio() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -53,6 +54,39 @@ def test_a_server_without_token_ids_gets_their_words() -> None:
 def test_a_form_may_hold_the_request_anywhere() -> None:
     form = RequestForm(body={"inputs": PROMPT, "parameters": {"max_new_tokens": OUTPUT_TOKENS, "a": 1}}, token_ids=True)
     assert json.loads(body_of(form, [5], 7)) == {"inputs": [5], "parameters": {"max_new_tokens": 7, "a": 1}}
+
+
+@pytest.mark.parametrize(
+    ("form", "events"),
+    [
+        (
+            RequestForm.completions(token_ids=True),
+            [
+                {"choices": [{"text": " a b", "token_ids": [1, 2], "logprobs": {"token_logprobs": [-0.5, -1.25]}}]},
+                {"choices": [{"text": " c", "token_ids": [3], "logprobs": {"tokens": [" c"], "token_logprobs": [-2]}}]},
+            ],
+        ),
+        (
+            RequestForm.generate_stream(token_ids=True),
+            [
+                {"token": {"id": token, "text": " a", "logprob": said}}
+                for token, said in ((1, -0.5), (2, -1.25), (3, -2))
+            ],
+        ),
+    ],
+)
+def test_logprobs_are_those_of_the_tokens_in_their_order(form: RequestForm, events: list[dict[str, Any]]) -> None:
+    answer = Completion(form)
+    answer.headed(200)
+    for event in events:
+        answer.body(f"data: {json.dumps(event)}\n\n".encode(), 1.0)
+    assert answer.logprobs == [-0.5, -1.25, -2.0]
+    assert answer.sample(0, (1, 3), (0.0, 1.0), 0.0).token_ids == [1, 2, 3]
+
+
+def test_a_logprob_that_a_server_leaves_out_leaves_out_those_of_its_event() -> None:
+    found = read_completion(b'{"choices": [{"text": " a", "logprobs": {"token_logprobs": [null, -1]}}]}')
+    assert found.logprobs is None
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,13 @@ def test_every_knob_changes_the_command(name: str) -> None:
         assert any(words != plain for words in changed), knob
 
 
+def test_speculative_decoding_of_sglang_is_told_by_the_names_of_its_flags() -> None:
+    given = {"algorithm": "NGRAM", "num_draft_tokens": 8}
+    words = server_words("sglang", replace(GPU, knobs={"speculative": given}))
+    assert words[-4:] == ["--speculative-algorithm", "NGRAM", "--speculative-num-draft-tokens", "8"]
+    assert server_words("sglang", replace(GPU, knobs={"speculative": "NGRAM"}))[-2:] == words[-4:-2]
+
+
 def test_the_cache_of_transformers_holds_all_requests_at_a_time_on_a_cpu_and_is_its_own_on_a_gpu() -> None:
     words = server_words("transformers")
     blocks, page = (int(words[words.index(flag) + 1]) for flag in ("--cb-num-blocks", "--cb-block-size"))

@@ -28,6 +28,7 @@ vllm:prefix_cache_hits_total{LABELS} 1024.0
 vllm:num_preemptions_total{LABELS} 3.0
 vllm:prompt_tokens_total{LABELS} 16384.0
 vllm:generation_tokens_total{LABELS} 1.048576e+06
+vllm:spec_decode_num_drafts_total{LABELS} 125.0
 vllm:spec_decode_num_draft_tokens_total{LABELS} 500.0
 vllm:spec_decode_num_accepted_tokens_total{LABELS} 350.0
 vllm:spec_decode_num_accepted_tokens_per_pos_total{{engine="0",model_name="llmexp",position="0"}} 350.0
@@ -43,6 +44,8 @@ sglang:num_running_reqs{engine_type="unified",model_name="llmexp",pp_rank="0",pr
 sglang:num_queue_reqs{engine_type="unified",model_name="llmexp",pp_rank="0",priority="",tp_rank="0"} 2.0
 sglang:token_usage{engine_type="unified",model_name="llmexp",pp_rank="0",tp_rank="0"} 0.28
 sglang:spec_accept_rate{engine_type="unified",model_name="llmexp",pp_rank="0",tp_rank="0"} 0.6
+sglang:spec_accept_length{engine_type="unified",model_name="llmexp",pp_rank="0",tp_rank="0"} 2.8
+sglang:spec_num_draft_tokens{engine_type="unified",model_name="llmexp",pp_rank="0",tp_rank="0"} 4.0
 sglang:num_retracted_reqs{engine_type="unified",model_name="llmexp",pp_rank="0",tp_rank="0"} 1.0
 sglang:num_retracted_requests_total{engine_type="unified",model_name="llmexp",pp_rank="0",tp_rank="0"} 48.0
 sglang:prompt_tokens_total{is_streaming="true",model_name="llmexp"} 800.0
