@@ -61,6 +61,7 @@ def trust(folder: Path, tries: int = 1000) -> Iterator[Figure]:
     yield from memory_verdicts()
     yield from prediction_verdicts(tries)
     yield from _of_microbenchmarks(folder, tries // 5)
+    yield from _of_answers(tries // 50)
 
 
 def _of_one_run(protocol: Protocol, scatter: Scatter, tries: int) -> Iterator[Figure]:
@@ -189,3 +190,10 @@ def _of_microbenchmarks(folder: Path, tries: int) -> Iterator[Figure]:
     from benchmarks.trust_micro import micro_verdicts
 
     yield from micro_verdicts(folder, tries)
+
+
+def _of_answers(tries: int) -> Iterator[Figure]:
+    """Rate the verdicts on servers' answers, which imports torch too."""
+    from benchmarks.trust_quality import quality_verdicts
+
+    yield from quality_verdicts(tries)

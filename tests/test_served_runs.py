@@ -163,4 +163,4 @@ def test_a_server_whose_answers_are_not_those_of_its_weights_is_told(llmexp: Run
     assert [each.tokens for each in record.answers] == [greedy(each.prompt, 4) for each in record.answers]
     assert len(record.tokens) == 24 >= counted.mean
     assert [point.metrics["requests"] for point in result.points if point.metrics["requests"]]
-    assert "gives other answers than its weights" in done.stdout.replace("\n", " ")
+    assert "so it did not do the work of its weights" in " ".join(done.stdout.split())

@@ -21,7 +21,7 @@ if __name__ == "__main__":
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging
 
 from llmexp.dtypes import SINGLE, bytes_of, format_of
@@ -29,6 +29,7 @@ from llmexp.errors import ConfigError
 from llmexp.inputs.checkpoint import Checkpoint
 from llmexp.launchers.models.building import ExactBuffers
 from llmexp.launchers.serving.quality.comparing import ReferenceFound, ReferenceTask
+from llmexp.launchers.serving.quality.reference_tokens import with_tokens
 from llmexp.launchers.serving.weights.int4_writer import rounded_to
 from llmexp.machine.memory import host_memory_left_bytes
 from llmexp.schema import Dtype
@@ -62,8 +63,13 @@ class ExactPlace:
 def compare(task: ReferenceTask) -> ReferenceFound:
     """Return each token of the answers beside what one process computes; raises ConfigError where it has no room."""
     exact, model = exact_of(task.dtype), _loaded(task)
-    tokens = compared(model.to(_device(task, model, exact)), task.dtype, task.answers)
-    return ReferenceFound(exact_dtype=exact, tokens=tokens, answers=task.answers)
+    model, answers = model.to(_device(task, model, exact)), task.answers
+    if any(answer.tokens is None for answer in answers):
+        tokenizer = AutoTokenizer.from_pretrained(task.folder)
+        answers = [
+            answer if answer.tokens else with_tokens(model, tokenizer, answer, task.output_tokens) for answer in answers
+        ]
+    return ReferenceFound(exact_dtype=exact, tokens=compared(model, task.dtype, answers), answers=answers)
 
 
 def compared(model: PreTrainedModel, dtype: Dtype, known: Sequence[AnswerRecord]) -> list[ComparedToken]:

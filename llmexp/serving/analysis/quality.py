@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from llmexp.record.digits import rounded
-from llmexp.serving.record.quality import ComparedToken, QualityRecord, QualitySummary, Verdict
+from llmexp.serving.record.quality import AnswersVerdict, ComparedToken, QualityRecord, QualitySummary
 
 # A server's kernels round otherwise than the process's: margins count from so many times the largest noise seen.
 TIMES_THE_NOISE = 2.0
@@ -60,7 +60,7 @@ def _logprobs(tokens: Sequence[ComparedToken]) -> dict[str, float]:
     }
 
 
-def _verdict(found: QualitySummary) -> Verdict:
+def _verdict(found: QualitySummary) -> AnswersVerdict:
     if found.agreeing_tokens < found.counted_tokens or _logprobs_changed(found):
         return "changed"
     return "same" if found.counted_tokens >= FEWEST_TOKENS else "not told"

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from llmexp.record.samples import Record
 
-Verdict = Literal["same", "changed", "not told"]
+AnswersVerdict = Literal["same", "changed", "not told"]
 
 
 class AnswerRecord(Record):
@@ -52,7 +52,7 @@ class QualityRecord(Record):
 class QualitySummary(Record):
     """What is concluded of a server's answers; shares and nats, None where nothing tells them."""
 
-    verdict: Verdict
+    verdict: AnswersVerdict
     reason: str
     counted_tokens: int = 0
     agreeing_tokens: int = 0

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from checkpoints import write_with_tokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from llmexp.errors import ConfigError
 from llmexp.launchers.serving.quality.comparing import ReferenceTask
@@ -116,6 +117,26 @@ def test_a_token_that_the_vocabulary_does_not_have_is_refused(folder: Path) -> N
     answers = [AnswerRecord(prompt=[1], tokens=[96])]
     with pytest.raises(ConfigError, match="token 96, and the vocabulary has 96"):
         compare(ReferenceTask(folder=folder, dtype="fp32", device="cpu", output_tokens=1, answers=answers))
+
+
+def test_a_text_of_a_usual_tokenizer_is_divided_as_the_server_chose_its_tokens(tmp_path: Path) -> None:
+    """A random model takes tokens that the tokenizer would not make of their text."""
+    write_with_tokenizer(tmp_path / "mine")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "mine", dtype=torch.float32)
+    model.generation_config = GenerationConfig(do_sample=False)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "mine")
+    prompts = [tokenizer(text).input_ids for text in ("import os", "def f(x): return x", "caf\u00e9 \u2615", "class A")]
+    made = [model.generate(torch.tensor([prompt]), max_new_tokens=TOKENS, do_sample=False)[0] for prompt in prompts]
+    tokens = [each[len(prompt) :].tolist() for prompt, each in zip(prompts, made, strict=True)]
+    texts = [tokenizer.decode(each, skip_special_tokens=True) for each in tokens]
+    assert any(tokenizer(text).input_ids != each for text, each in zip(texts, tokens, strict=True))
+    told = [AnswerRecord(prompt=prompt, text=text) for prompt, text in zip(prompts, texts, strict=True)]
+    other = told[0].model_copy(update={"text": texts[0] + "!"})
+    task = ReferenceTask(folder=tmp_path / "mine", dtype="fp32", device="cpu", output_tokens=TOKENS, answers=told)
+    assert [answer.tokens for answer in compare(task).answers] == tokens
+    found = compare(task.model_copy(update={"answers": [other]}))
+    assert found.tokens == []
+    assert "its text is none of 12 tokens" in found.answers[0].problem
 
 
 def test_four_bit_weights_are_those_of_the_servers_folder(folder: Path) -> None:
