@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from pydantic import Field, TypeAdapter
 
@@ -92,7 +92,7 @@ def _dtype_of(folder: Path) -> Dtype:
     config = read_json(folder / "config.json")
     said = str(config.get("dtype") or config.get("torch_dtype"))
     named = next((name for name in of_parameters() if format_of(name).torch == said), HALF)
-    return cast(Dtype, HALF if named == SINGLE else named)
+    return HALF if named == SINGLE else named
 
 
 def _found(task: ReferenceTask) -> ReferenceFound:

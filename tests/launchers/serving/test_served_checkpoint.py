@@ -29,6 +29,7 @@ pytestmark = [pytest.mark.ranks, pytest.mark.slow]
 WORDS = (
     *("task=serve", "model=./mine", "hardware=cpu", "tracking=none", "serve.rate=max", "serve.requests=4"),
     *("serve.warmup_requests=1", "serve.prompt.tokens=24", "serve.output.tokens=20", "measure.threads_per_rank=1"),
+    "serve.quality=true",
 )
 
 
@@ -71,6 +72,9 @@ def check_greedy(folder: Path, run: RunFolder, monkeypatch: pytest.MonkeyPatch) 
         assert one.output_tokens == len(tokens) == 20, "no end token of its generation_config.json ends it"
         assert one.token_ids in (None, tokens)
         assert one.text == tokenizer.decode(tokens)
+    result = run.result()
+    assert result
+    assert result.what_ran["answers"].startswith("same: ")
 
 
 @pytest.mark.parametrize(
