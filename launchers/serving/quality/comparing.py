@@ -28,6 +28,8 @@ from llmexp.serving.plan.serving_plan import ServingPlan
 from llmexp.serving.record.quality import AnswerRecord, ComparedToken, QualityRecord, QualitySummary, quality_path
 
 REFERENCE = "llmexp.launchers.serving.quality.reference"
+# A run without progress is ended: what it has measured by then shall be kept.
+NEARLY = 0.9
 
 
 class ReferenceTask(Record):
@@ -65,7 +67,7 @@ def _compared(plan: ServingPlan, answers: list[AnswerRecord]) -> QualityRecord:
         return QualityRecord(answers=answers)
     try:
         task = _task(plan, whole)
-        found = _found(task)
+        found = _found(task, NEARLY * plan.config.measure.no_progress_timeout_s)
     except (BuildError, ConfigError, OSError) as error:
         return QualityRecord(answers=answers, problem=str(error))
     told = [*found.answers, *(answer for answer in answers if answer.problem)]
@@ -95,10 +97,15 @@ def _dtype_of(folder: Path) -> Dtype:
     return HALF if named == SINGLE else named
 
 
-def _found(task: ReferenceTask) -> ReferenceFound:
-    """Run the child; raises BuildError with its last line."""
-    given = TypeAdapter(ReferenceTask).dump_json(task)
-    done = subprocess.run([sys.executable, "-m", REFERENCE], input=given, capture_output=True, check=False)
+def _found(task: ReferenceTask, within_s: float) -> ReferenceFound:
+    """Run the child; raises BuildError with its last line, or where it takes too long."""
+    given, command = TypeAdapter(ReferenceTask).dump_json(task), [sys.executable, "-m", REFERENCE]
+    try:
+        done = subprocess.run(command, input=given, capture_output=True, check=False, timeout=within_s)
+    except subprocess.TimeoutExpired:
+        raise BuildError(
+            f"the process that answers are compared with took more than {within_s:g} s (measure.no_progress_timeout_s)"
+        ) from None
     if done.returncode:
         lines = done.stderr.decode(errors="replace").strip().splitlines()
         why = lines[-1] if lines else f"it ended with exit code {done.returncode}"

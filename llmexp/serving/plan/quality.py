@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from llmexp.errors import ConfigError
+from llmexp.record.reading import read_json
+from llmexp.schema import HfModel
 from llmexp.serving.config import ServingRunConfig
 from llmexp.serving.plan.draws import DrawSeries
 from llmexp.serving.plan.prompts import Prompts
@@ -66,9 +69,16 @@ def expected_changes(config: ServingRunConfig) -> list[str]:
     Formats that the folder itself has are no such options: the process that is compared computes with them too.
     """
     options = config.engine.options
-    found = [
-        f"engine.options.{name}={options[name]}"
-        for name in ("quantization", "kv_dtype")
-        if options.get(name) not in _OWN
-    ]
-    return [each for each in found if not any(each.endswith(f"quantization={kind}") for kind in INT4)]
+    own = {"quantization": (*_OWN, *INT4), "kv_dtype": _OWN}
+    found = {name: options.get(name) for name in own if options.get(name) not in own[name]}
+    if isinstance(config.model, HfModel) and _is_quantized(config.model):
+        found.pop("quantization", None)
+    return [f"engine.options.{name}={given}" for name, given in found.items()]
+
+
+def _is_quantized(model: HfModel) -> bool:
+    """Tell whether a checkpoint names a format of its own; False for one that another run has yet to make."""
+    try:
+        return "quantization_config" in read_json(Path(model.path).expanduser() / "config.json")
+    except (OSError, ValueError, TypeError):
+        return False
