@@ -27,7 +27,8 @@ def plan_compression(config: CompressRunConfig) -> CompressPlan:
     config_of(config.model)
     _check_groups(config)
     _check_share(config)
-    files.check_place("text.tokenizer", config.text.tokenizer)
+    if not _reads_by_made(config):
+        files.check_place("text.tokenizer", config.text.tokenizer)
     lacks = engine.unsupported(config)
     return CompressPlan(
         id=identity(config, {}, _contents(config)),
@@ -47,7 +48,14 @@ def _contents(config: CompressRunConfig) -> dict[str, str]:
     if text.files:
         found["text"] = files.digest(files.matching(text.files, key="text.files"))
     tokenizer = Path(text.tokenizer).expanduser()
-    return found | ({"tokenizer": files.digest(files.below(tokenizer))} if tokenizer.is_dir() else {})
+    if _reads_by_made(config) or not tokenizer.is_dir():
+        return found
+    return found | {"tokenizer": files.digest(files.below(tokenizer))}
+
+
+def _reads_by_made(config: CompressRunConfig) -> bool:
+    """Tell whether the tokenizer is that of another run's model, which need not be there yet and has its id."""
+    return config.model.made is not None and config.text.tokenizer == config.model.path
 
 
 def _check_groups(config: CompressRunConfig) -> None:

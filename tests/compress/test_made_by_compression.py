@@ -74,3 +74,15 @@ def test_a_model_is_trained_pruned_and_served_in_one_sweep() -> None:
     assert made.made.parameters is not None
     assert before.parameters is not None
     assert made.made.parameters < before.parameters
+
+
+def test_a_model_that_is_there_by_now_is_still_the_same_run(tmp_path: Path) -> None:
+    """Its folder may be an absolute path; the tokenizer that lies there afterwards changes nothing."""
+    cells = (TRAINED, "{task:compress,model:'@trained',compress:layers}")
+    words = [f"hydra.sweeper.cells=[{','.join(cells)}]", *SHARED, f"sweep.outputs={tmp_path}"]
+    trained, before = (job.plan for job in jobs_of(run_parser().parse_args(words)))
+    folder = Path(before.config.starts_from.path)
+    assert folder == trained.folder / "repeat.0/model"
+    folder.mkdir(parents=True)
+    (folder / "tokenizer.json").write_text("{}")
+    assert jobs_of(run_parser().parse_args(words))[1].plan.id == before.id
