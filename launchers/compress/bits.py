@@ -15,14 +15,15 @@ SCALE_BITS = 16
 FOUR_BIT_FLOATS = {"mxfp4": (4, 32, 8), "nvfp4": (4, 16, 8)}
 
 
-def bits_of(compress: Quantize | Sparsify | Prune, matrices: Iterable[nn.Linear]) -> int:
+def bits_of(compress: Quantize | Sparsify | Prune, matrices: Iterable[torch.Tensor]) -> int:
     """Return the bits of all these matrices with scales and zero points; zeros count as other weights do."""
-    return sum(_matrix_bits(compress, matrix.out_features, matrix.in_features, matrix.weight) for matrix in matrices)
+    return sum(_matrix_bits(compress, matrix) for matrix in matrices)
 
 
-def _matrix_bits(compress: Quantize | Sparsify | Prune, rows: int, columns: int, weight: torch.Tensor) -> int:
+def _matrix_bits(compress: Quantize | Sparsify | Prune, matrix: torch.Tensor) -> int:
+    rows, columns = matrix.shape
     if not isinstance(compress, Quantize):
-        return rows * columns * weight.element_size() * 8
+        return rows * columns * matrix.element_size() * 8
     if compress.weights in FOUR_BIT_FLOATS:
         bits, group, scale_bits = FOUR_BIT_FLOATS[compress.weights]
         return rows * columns * bits + rows * -(-columns // group) * scale_bits
@@ -45,8 +46,8 @@ def parameters_of(model: Any) -> int:
 
 
 @torch.no_grad()
-def sparsity_of(matrices: Iterable[nn.Linear]) -> float:
+def sparsity_of(matrices: Iterable[torch.Tensor]) -> float:
     """Return the share of zeros of the matrices; a quantized model's are whole after its first forward pass."""
-    counted = [(int((matrix.weight == 0).sum()), matrix.weight.numel()) for matrix in matrices]
+    counted = [(int((matrix == 0).sum()), matrix.numel()) for matrix in matrices]
     zeros, weights = (sum(column) for column in zip(*counted, strict=True))
     return zeros / weights

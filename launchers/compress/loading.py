@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +41,28 @@ def check_family(model: PreTrainedModel, method: str) -> None:
         )
 
 
-def linears(model: Any) -> dict[str, nn.Linear]:
-    """Return the matrices that are compressed, by name: all of the layers, without the one that names tokens."""
+def matrices_of(model: Any, *, experts_alone: bool = False) -> dict[str, torch.Tensor]:
+    """Return the matrices that are compressed, by name: all of the layers, without the one that names tokens.
+
+    They are the model's own memory. An expert's are cut out of the stack that holds all experts of a layer.
+    """
     head = model.get_output_embeddings()
-    return {
-        name: module for name, module in model.named_modules() if isinstance(module, nn.Linear) and module is not head
-    }
+    found: dict[str, torch.Tensor] = {}
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear) and module is not head and not experts_alone:
+            found[name] = module.weight.detach()
+        elif type(module).__name__.endswith("Experts"):
+            found |= {f"{name}.{part}": matrix for part, matrix in _of_experts(module)}
+    return found
+
+
+def _of_experts(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the matrices of each expert by their names in a checkpoint; gate and up stand one above the other."""
+    for name, stack in module.named_parameters(recurse=False):
+        parts = ("gate_proj", "up_proj") if name == "gate_up_proj" else (name,)
+        for number, expert in enumerate(stack.detach()):
+            for part, matrix in zip(parts, expert.chunk(len(parts)), strict=True):
+                yield f"{number}.{part}", matrix
 
 
 def batches(sequences: list[list[int]], size: int, device: torch.device) -> list[torch.Tensor]:

@@ -15,7 +15,7 @@ from llmexp.compress.config import Prune, Sparsify
 from llmexp.compress.plan import CompressPlan
 from llmexp.launchers.compress import llm_compressor
 from llmexp.launchers.compress.layer_dropping import drop_layers
-from llmexp.launchers.compress.loading import batches, linears, original, source_of
+from llmexp.launchers.compress.loading import batches, matrices_of, original, source_of
 from llmexp.launchers.compress.magnitude import zero_smallest
 from llmexp.launchers.compress.pruning import prune
 from llmexp.launchers.compress.quality import nll_of
@@ -69,7 +69,7 @@ def _compressed(model: PreTrainedModel, plan: CompressPlan, text: SplitText) -> 
     """Return the compressed model, and what is worth knowing of how it was made."""
     compress = plan.config.compress
     if isinstance(compress, Sparsify):
-        zero_smallest(linears(model).values(), compress)
+        zero_smallest(matrices_of(model).values(), compress)
         return model, {}
     assert isinstance(compress, Prune)
     read, ran = batches(text.calibration, SEQUENCES, model.device), {}

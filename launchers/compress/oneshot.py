@@ -20,6 +20,8 @@ import torch
 
 IN_BF16 = ("mxfp4", "nvfp4")
 NEEDS_NO_TEXT = ("rtn",)
+# The names of experts' matrices, once llm-compressor has taken the stack of a layer's experts apart.
+OF_EXPERTS = r"re:.*\.experts\.\d+\.(gate|up|down)_proj$"
 LIBRARIES = ("llmcompressor", "compressed-tensors", "transformers", "torch", "auto-round")
 _Json = dict[str, Any]
 
@@ -67,7 +69,8 @@ def recipe_of(job: _Json) -> list[Any]:
         # They name a matrix with a dot behind it when they look whether to leave it out.
         given = {"sparsity": job["sparsity"], "mask_structure": pattern, "ignore": [r"re:.*lm_head\.?$"]}
         return [_sparsifier(method)(**given, targets=["Linear"], **options)]
-    scheme = {"config_groups": {"group_0": {"targets": ["Linear"]} | scheme_of(job)}}
+    targets = [OF_EXPERTS if job.get("layers") == "experts" else "Linear"]
+    scheme = {"config_groups": {"group_0": {"targets": targets} | scheme_of(job)}}
     return _quantizers(method, job, {"ignore": ["lm_head"]} | options | scheme)
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from transformers import AutoConfig, PreTrainedModel
 
-from llmexp.compress.config import CompressRunConfig
+from llmexp.compress.config import CompressRunConfig, Quantize
 from llmexp.compress.plan import CompressPlan
 from llmexp.compress.record import CompressionSummary, DocumentSample
 from llmexp.launchers.compress.bits import bits_of, parameters_of, sparsity_of
-from llmexp.launchers.compress.loading import linears, original, source_of
+from llmexp.launchers.compress.loading import matrices_of, original, source_of
 from llmexp.launchers.compress.methods import Made, make
 from llmexp.launchers.compress.quality import documents_read
 from llmexp.launchers.compress.reloading import check_parity, reloaded, safetensors_bytes
@@ -78,9 +78,11 @@ def _made(made: Made, text: SplitText) -> dict[str, Any]:
 
 def _sizes(plan: CompressPlan, made: Made, before: PreTrainedModel, after: PreTrainedModel) -> dict[str, Any]:
     """Return the counts of both models; the loaded one has been run, so that its packed weights are whole."""
-    matrices = list(linears(after).values())
-    weights = sum(matrix.weight.numel() for matrix in matrices)
-    bits = bits_of(plan.config.compress, matrices)
+    recipe = plan.config.compress
+    experts_alone = isinstance(recipe, Quantize) and recipe.layers == "experts"
+    matrices = list(matrices_of(after, experts_alone=experts_alone).values())
+    weights = sum(matrix.numel() for matrix in matrices)
+    bits = bits_of(recipe, matrices)
     return {
         "parameters": parameters_of(after),
         "original_parameters": parameters_of(before),

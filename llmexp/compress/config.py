@@ -33,6 +33,8 @@ _ACTIVATIONS_OF: dict[str, tuple[str, ...]] = {
     "mxfp4": ("fp4",),
     "nvfp4": ("fp4",),
 }
+# The methods that can leave all but experts alone.
+_OF_EXPERTS = ("rtn", "gptq")
 _HALF_OF_FOUR = 0.5
 # Weights that share a scale, where the format says how many.
 _GROUP_OF = {"mxfp4": 32, "nvfp4": 16}
@@ -56,6 +58,9 @@ class Quantize(Tagged):
     group_size: PositiveInt | None = Field(None, description="weights that share a scale; None: an output channel")
     symmetric: bool = True
     smoothing: Share | None = Field(None, description="of smoothquant: how much of the range moves into the weights")
+    layers: Literal["all", "experts"] = Field(
+        "all", description="all matrices of the layers, or those of experts alone"
+    )
 
     @property
     def words(self) -> str:
@@ -63,7 +68,8 @@ class Quantize(Tagged):
         group = f", {self.group_size} a scale" if self.group_size else ""
         zeros = "" if self.symmetric else ", with zero points"
         beside = f", {self.activations} activations" if self.activations else ""
-        return f"{self.method}: {self.weights} weights{group}{zeros}{beside}"
+        experts = " of experts alone" if self.layers == "experts" else ""
+        return f"{self.method}: {self.weights} weights{experts}{group}{zeros}{beside}"
 
     @model_validator(mode="after")
     def _has_formats_that_there_are(self) -> Quantize:
@@ -93,6 +99,20 @@ class Quantize(Tagged):
             raise ValueError(
                 "compress.symmetric=false: transformers loads zero points of integers with activations alone: set "
                 "compress.symmetric=true, or compress.activations=int8"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _takes_experts_as_they_load(self) -> Quantize:
+        if self.layers == "experts" and self.method not in _OF_EXPERTS:
+            raise ValueError(
+                f"compress.layers=experts: {self.method} takes all layers: choose compress.method="
+                f"{' or '.join(_OF_EXPERTS)}"
+            )
+        if self.layers == "experts" and (self.activations or self.weights not in _INTEGERS):
+            raise ValueError(
+                f"compress.layers=experts: transformers loads experts of {' or '.join(_INTEGERS)} weights, without "
+                "compress.activations: set one of these"
             )
         return self
 

@@ -17,6 +17,9 @@ from llmexp.record.run_id import identity
 from llmexp.record.skip import Skip, SkipCode
 from llmexp.registry import get_engine
 
+# Families whose experts llm-compressor 0.14 writes so that transformers 5.23 loads them.
+_EXPERT_FAMILIES = ("qwen3_moe",)
+_COUNTS_OF_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 _PARTS = {"layers": "layers", "heads": "groups of heads", "mlp": "channels"}
 
 
@@ -24,7 +27,7 @@ def plan_compression(config: CompressRunConfig) -> CompressPlan:
     """Plan one run, which may be a skip; raises ConfigError for a configuration that cannot run."""
     engine = get_engine(config.task.name, config.engine.name)
     assert isinstance(engine, CompressEngine)
-    config_of(config.model)
+    _check_experts(config)
     _check_groups(config)
     _check_share(config)
     if not _reads_by_made(config):
@@ -58,12 +61,37 @@ def _reads_by_made(config: CompressRunConfig) -> bool:
     return config.model.made is not None and config.text.tokenizer == config.model.path
 
 
+def _check_experts(config: CompressRunConfig) -> None:
+    """Raise ConfigError for experts that are asked for and are not there, or that do not load once compressed."""
+    recipe, said, name = config.compress, config_of(config.model), config.model.name
+    if said is None:
+        return
+    kind, has_experts = said.get("model_type"), any(said.get(count) for count in _COUNTS_OF_EXPERTS)
+    if has_experts and config.uses_llm_compressor and kind not in _EXPERT_FAMILIES:
+        raise ConfigError(
+            f"compress.method={recipe.method}: transformers does not load what llm-compressor writes of {kind}'s "
+            f"experts, which model={name} has: it does so of {', '.join(_EXPERT_FAMILIES)}"
+        )
+    if isinstance(recipe, Quantize) and recipe.layers == "experts" and not has_experts:
+        raise ConfigError(f"compress.layers=experts: model={name} has no experts: set compress.layers=all")
+
+
+def _inputs(config: CompressRunConfig) -> list[int]:
+    """Return the input sizes of the matrices that are compressed, as far as they are known here."""
+    recipe, shape, said = config.compress, shape_of(config.model), config_of(config.model) or {}
+    if said.get("model_type") not in _EXPERT_FAMILIES:
+        return sorted({wide for wide, _ in shape.matrices.values()}) if shape else []
+    heads = said["num_attention_heads"]
+    attention = heads * (said.get("head_dim") or said["hidden_size"] // heads)
+    others = [] if isinstance(recipe, Quantize) and recipe.layers == "experts" else [attention]
+    return sorted({said["hidden_size"], said["moe_intermediate_size"], *others})
+
+
 def _check_groups(config: CompressRunConfig) -> None:
     """Raise ConfigError where the weights of a matrix cannot be cut into groups that share a scale."""
-    recipe, shape = config.compress, shape_of(config.model)
-    if not isinstance(recipe, Quantize) or not recipe.group_size or not shape:
+    recipe, inputs = config.compress, _inputs(config)
+    if not isinstance(recipe, Quantize) or not recipe.group_size:
         return
-    inputs = sorted({wide for wide, _ in shape.matrices.values()})
     if any(wide % recipe.group_size for wide in inputs):
         largest = gcd(*inputs)
         raise ConfigError(

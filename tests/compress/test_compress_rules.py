@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from compressed_runs import compress_plan, trained_folder
@@ -34,6 +36,10 @@ REFUSED = {
     "compress=rtn compress.smoothing=0.5": "compress.smoothing=0.5 belongs to compress.method=smoothquant",
     "compress=smoothquant compress.activations=null": "compress.method=smoothquant moves the range of activations",
     "compress=smoothquant compress.smoothing=null": "set compress.smoothing=0.5",
+    f"compress=experts {SMALL_GROUPS}": "compress.layers=experts: model=mine has no experts: set compress.layers=all",
+    "compress=autoround compress.layers=experts": "autoround takes all layers: choose compress.method=rtn or gptq",
+    "compress=fp8 compress.layers=experts": "transformers loads experts of int2 or int3 or int4 or int8 weights",
+    "compress=w8a8 compress.layers=experts": "without compress.activations: set one of these",
     "compress=sparsegpt_2of4 compress.sparsity=0.6": "compress.sparsity=0.6: two of four are 0.5",
     "compress=wanda compress.sparsity=1": "compress.sparsity=1",
     "compress=wanda compress.weights=int4": "compress.weights=int4 belongs to compress=rtn or compress=gptq",
@@ -63,6 +69,33 @@ def test_what_cannot_be_is_refused_in_one_line(words: str, model: str) -> None:
 def test_a_model_without_trained_weights_is_refused(words: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError, match=r"^task=compress needs trained weights: set model=<folder>$"):
         make_plan("task=compress", "hardware=cpu", *words)
+
+
+EXPERTS = {"model_type": "qwen3_moe", "num_experts": 8, "moe_intermediate_size": 32}
+
+
+def experts_folder(path: Path, **changed: Any) -> str:
+    folder = trained_folder(path)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | EXPERTS | changed))
+    return f"model={folder}"
+
+
+def test_experts_have_groups_of_their_own_sizes(tmp_path: Path) -> None:
+    model = experts_folder(tmp_path / "experts", num_attention_heads=5)
+    assert compress_plan(model, "compress=experts", "compress.group_size=32").skip is None
+    with pytest.raises(ConfigError, match=r"inputs of model=experts, 32, 64: set compress\.group_size=32"):
+        compress_plan(model, "compress=experts")
+    with pytest.raises(ConfigError, match=r"inputs of model=experts, 32, 60, 64: set compress\.group_size=4"):
+        compress_plan(model, "compress=rtn", "compress.group_size=32")
+
+
+def test_experts_that_would_not_load_are_refused(tmp_path: Path) -> None:
+    model = experts_folder(tmp_path / "mine", model_type="mixtral")
+    said = r"^compress\.method=gptq: transformers does not load what llm-compressor writes of mixtral's experts, which "
+    with pytest.raises(ConfigError, match=said):
+        compress_plan(model, "compress=gptq", "compress.group_size=16")
+    assert compress_plan(model, "compress=magnitude").skip is None
 
 
 def test_awq_is_skipped_on_cpu_and_planned_for_a_gpu(model: str) -> None:

@@ -27,14 +27,14 @@ from llmexp.launchers.compress.bits import bits_of, parameters_of, sparsity_of
 def test_scales_and_zero_points_count(keys: dict[str, Any], bits: float) -> None:
     matrix = nn.Linear(256, 64, bias=False)
     compress = Quantize(name="a", method="rtn", **keys)
-    assert bits_of(compress, [matrix, matrix]) == pytest.approx(bits * 2 * 64 * 256)
+    assert bits_of(compress, [matrix.weight, matrix.weight]) == pytest.approx(bits * 2 * 64 * 256)
 
 
 def test_zeros_are_weights() -> None:
     matrix = nn.Linear(256, 64, bias=False)
     nn.init.zeros_(matrix.weight[:16])
-    assert bits_of(Sparsify(name="a", method="wanda", sparsity=0.25), [matrix]) == 32 * 64 * 256
-    assert sparsity_of([matrix]) == 0.25
+    assert bits_of(Sparsify(name="a", method="wanda", sparsity=0.25), [matrix.weight]) == 32 * 64 * 256
+    assert sparsity_of([matrix.weight]) == 0.25
 
 
 def test_scales_are_no_parameters() -> None:

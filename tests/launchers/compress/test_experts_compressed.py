@@ -1,0 +1,133 @@
+"""Mixtures of experts: the matrices in their stacks are found, counted and compressed, and all else can stay."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from small_llama import SIZES, MakePlan
+from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
+
+from llmexp.compress.record import CompressionSummary, DocumentSample
+from llmexp.launchers.compress import worker
+from llmexp.launchers.compress.loading import matrices_of
+from llmexp.launchers.compress.oneshot import OF_EXPERTS
+from llmexp.launchers.data.text_files import library_modules
+from llmexp.launchers.rank.frame import Rank
+from llmexp.record.samples import read_samples
+
+pytestmark = pytest.mark.long
+EXPERTS, WIDE, STEPS = 4, 32, 100
+OWN = Path(__file__).parents[3] / ".venv-compress" / "bin" / "python"
+PYTHON = Path(os.environ.get("LLMEXP_COMPRESS_PYTHON", OWN))
+LAYERS, HIDDEN = SIZES["num_hidden_layers"], SIZES["hidden_size"]
+OF_ALL_EXPERTS = LAYERS * EXPERTS * 3 * HIDDEN * WIDE
+OF_ATTENTION = LAYERS * HIDDEN * (2 * HIDDEN + 2 * HIDDEN // 2)
+
+
+def _model() -> Any:
+    torch.manual_seed(0)
+    sizes = SIZES | {"head_dim": 16, "moe_intermediate_size": WIDE}
+    return Qwen3MoeForCausalLM(Qwen3MoeConfig(**sizes, num_experts=EXPERTS, num_experts_per_tok=2))
+
+
+@pytest.fixture(scope="session")
+def experts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a mixture of experts that has read some of Python's library."""
+    folder, draw = tmp_path_factory.mktemp("experts"), random.Random(0)
+    read = torch.tensor(list(b"".join(path.read_bytes() for path in library_modules()[:40])))
+    model = _model()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.0)
+    for _ in range(STEPS):
+        tokens = torch.stack([read[begin : begin + 64] for begin in draw.choices(range(len(read) - 64), k=8)])
+        model(input_ids=tokens, labels=tokens).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    model.save_pretrained(folder)
+    return folder
+
+
+def test_each_experts_matrices_are_the_models_own_memory() -> None:
+    model = _model()
+    alone, everything = matrices_of(model, experts_alone=True), matrices_of(model)
+    assert sum(matrix.numel() for matrix in alone.values()) == OF_ALL_EXPERTS
+    assert sum(matrix.numel() for matrix in everything.values()) == OF_ALL_EXPERTS + OF_ATTENTION
+    up = alone["model.layers.1.mlp.experts.2.up_proj"]
+    assert up.shape == (WIDE, HIDDEN)
+    up.zero_()
+    stack = model.model.layers[1].mlp.experts.gate_up_proj
+    assert not stack[2, WIDE:].any()
+    assert stack[2, :WIDE].any()
+    assert stack[1].all()
+
+
+def test_llm_compressor_is_told_the_matrices_of_experts_alone() -> None:
+    pattern = re.compile(OF_EXPERTS.removeprefix("re:"))
+    others = ("mlp.gate", "self_attn.q_proj", "mlp.gate_proj", "mlp.shared_expert.gate_proj")
+    assert not any(pattern.match(f"model.layers.0.{name}") for name in others)
+    named = [*matrices_of(_model(), experts_alone=True)]
+    assert all(pattern.match(name) for name in named)
+
+
+@pytest.fixture
+def compressed(compress_plan: MakePlan, experts: Path, tmp_path: Path) -> Any:
+    def run(method: str, **keys: Any) -> tuple[CompressionSummary, float]:
+        folder = tmp_path / f"repeat.{len(list(tmp_path.iterdir()))}"
+        folder.mkdir()
+        rank = Rank(0, 0, 1, folder)
+        options = {"python": str(PYTHON), "modifier": {}}
+        summary = worker.work(compress_plan(method, model=experts, engine_config=options, **keys), rank)
+        samples = read_samples(rank.samples_path, DocumentSample)
+        return summary, sum(sample.kl for sample in samples) / sum(sample.tokens for sample in samples)
+
+    return run
+
+
+def test_magnitude_takes_experts_too(compressed: Any) -> None:
+    summary, _ = compressed("magnitude")
+    assert summary.sparsity == pytest.approx(0.5, abs=1e-3)
+    assert summary.compressed_parameters == OF_ALL_EXPERTS + OF_ATTENTION
+
+
+@pytest.fixture
+def with_llm_compressor() -> None:
+    if not PYTHON.exists():
+        pytest.skip(f"no llm-compressor: make compress-venv, or set LLMEXP_COMPRESS_PYTHON ({PYTHON} is missing)")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("with_llm_compressor")
+def test_experts_alone_take_few_bits_and_load_as_they_were(compressed: Any, tmp_path: Path, experts: Path) -> None:
+    costs = {}
+    for bits in (4, 3, 2):
+        summary, costs[bits] = compressed("gptq", layers="experts", weights=f"int{bits}")
+        assert summary.weight_bits == bits + 16 / 32
+        assert summary.compressed_parameters == OF_ALL_EXPERTS
+        assert summary.file_bytes < summary.original_file_bytes - OF_ALL_EXPERTS * 2
+        assert summary.parameters == summary.original_parameters
+    assert 1.5 * costs[4] < costs[3] < costs[2] / 1.5
+    assert costs[2] < compressed("rtn", layers="experts", weights="int2")[1]
+    before = load_file(experts / "model.safetensors")
+    after = load_file(next(iter(sorted(tmp_path.glob("repeat.*/model")))) / "model.safetensors")
+    kept = [name for name in before if ".experts." not in name]
+    assert len(kept) > LAYERS
+    assert all(torch.equal(before[name], after[name]) for name in kept)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("with_llm_compressor")
+@pytest.mark.parametrize(
+    ("method", "keys"),
+    [("gptq", {}), ("sparsegpt", {}), ("rtn", {"weights": "int8", "layers": "experts", "group_size": None})],
+)
+def test_other_recipes_of_a_mixture_load_as_they_were(method: str, keys: dict[str, Any], compressed: Any) -> None:
+    summary, kl = compressed(method, **keys)
+    assert 0 < kl < 0.3
+    everything = OF_ALL_EXPERTS + OF_ATTENTION * ("layers" not in keys)
+    assert summary.compressed_parameters == everything
