@@ -44,7 +44,7 @@ FAMILIES = {
 }
 # The other keys of `micro.` are taken too.
 _NO_FAMILY = frozenset((*FAMILIES, "name", "ranks", "dtypes"))
-REFERENCES = {"paper": "llmexp.paper.reference:PAPER"}
+REFERENCES = {"paper": "llmexp.paper.reference:PAPER", "review": "llmexp.review.reference:REVIEW"}
 # Those beside MLflow.
 TRACKERS = {name: f"llmexp.record.trackers.{name}:{name.upper()}" for name in ("tensorboard", "wandb")}
 # These have a meaning of their own in tracking.name.

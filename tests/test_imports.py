@@ -42,7 +42,7 @@ FLOORS = (
     ("launch", "report", "micro.config"),
     ("doctor", "frame", "slurm", "tasks", "micro.plan"),
     ("compress", "micro", "serving", "training"),
-    ("launchers", "paper", "sweep"),
+    ("launchers", "paper", "review", "sweep"),
     ("advice",),
     ("answers",),
     ("cli",),
@@ -122,7 +122,7 @@ OF_ONE_TASK = {
     ),
     "serving": ("paper", "launchers.serving"),
     "micro": ("paper", "launchers.micro"),
-    "compress": ("launchers.compress",),
+    "compress": ("launchers.compress", "review"),
 }
 # What makes a command slow to answer where it is imported before it is needed.
 LAZY = (

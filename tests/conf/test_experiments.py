@@ -212,6 +212,22 @@ def test_compress_tour_serves_the_original_and_what_each_of_ten_recipes_made_of_
     assert all(plan.skip is None for plan in served)
 
 
+def test_the_case_studies_set_weights_to_zero_and_round_experts_alone():
+    dense, experts, *made = plans("experiment=compress_case_studies", "hardware=cpu")
+    assert [plan.config.starts_from.made.run for plan in made] == [dense.id] * 5 + [experts.id] * 6
+    recipes = [plan.config.compress for plan in made]
+    assert [(each.method, each.sparsity, each.pattern) for each in recipes[:5]] == [
+        ("magnitude", 0.5, "free"),
+        ("sparsegpt", 0.5, "free"),
+        ("sparsegpt", 0.6, "free"),
+        ("sparsegpt", 0.5, "2:4"),
+        ("magnitude", 0.5, "2:4"),
+    ]
+    assert {(each.method, each.weights, each.layers) for each in recipes[5:]} == {
+        (method, f"int{bits}", "experts") for method in ("gptq", "rtn") for bits in (2, 3, 4)
+    }
+
+
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_an_experiment_is_its_own_sweep_or_one_with_those_whose_runs_it_shares(name):
     shared = dict.fromkeys(BREAKDOWNS, SWEEP) | dict.fromkeys(SERVING, SERVED) | dict.fromkeys(PROFILED, PROFILES)
