@@ -35,11 +35,12 @@ _IN_TITLE = {"task": "{}", "hardware": "on {}", "engine": "{}", "ranks": "{} ran
 class SectionRows:
     """The rows of one kind, in the order of their folders, and what they are called.
 
-    `left_out` counts rows that the user asked not to see. `training_budget` is a training whose cost was asked for,
-    `target_loss` a loss whose cost was.
+    `others` are the rows of the report's other sections. `left_out` counts rows that the user asked not to see.
+    `training_budget` is a training whose cost was asked for, `target_loss` a loss whose cost was.
     """
 
     rows: tuple[Row, ...]
+    others: tuple[Row, ...] = ()
     left_out: int = 0
     training_budget: TrainingBudget | None = None
     target_loss: float | None = None

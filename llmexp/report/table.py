@@ -5,7 +5,7 @@ Renderers decide how they are shown.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from llmexp.errors import ConfigError, RecordError
@@ -29,7 +29,8 @@ class Report:
         kinds: dict[type[ReportSection], list[Row]] = {}
         for row in rows:
             kinds.setdefault(get_task(row.plan.config.task.name).section_type, []).append(row)
-        return cls(tuple(kind(tuple(found)) for kind, found in kinds.items()), tuple(unreadable))
+        sections = (kind(tuple(found), _others(kinds, kind)) for kind, found in kinds.items())
+        return cls(tuple(sections), tuple(unreadable))
 
     @property
     def rows(self) -> list[Row]:
@@ -61,6 +62,10 @@ class Report:
                 f"--loss {loss:g}: none of these runs has a budget: measure.tokens= or measure.duration_s="
             )
         return replace(self, sections=sections)
+
+
+def _others(kinds: Mapping[type[ReportSection], Sequence[Row]], kind: type[ReportSection]) -> tuple[Row, ...]:
+    return tuple(row for other, rows in kinds.items() if other is not kind for row in rows)
 
 
 def build_report(folders: Sequence[RunFolder]) -> Report:

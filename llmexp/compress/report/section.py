@@ -10,8 +10,9 @@ from pathlib import Path
 from llmexp.analysis.metric import MetricSpec
 from llmexp.compress.report.front import front, qualities, ratio_interval
 from llmexp.compress.report.quality_plot import MB, QUALITY, draw_quality, quality_charts
+from llmexp.compress.report.served import served_table
 from llmexp.record.result import RunStatus
-from llmexp.report.columns import Bars, Column
+from llmexp.report.columns import Bars, Column, ReportTable
 from llmexp.report.legend import legend_of_runs, legend_of_signs
 from llmexp.report.notes import ending_note, mark
 from llmexp.report.page.chart import Chart
@@ -95,6 +96,12 @@ class CompressSection(ReportSection):
         marked = [*([best] if self._best else []), *([ratio] if any(map(_ratio, self.rows)) else [])]
         # There is no rate, whose meaning comes first elsewhere.
         return [*marked, *filter(None, self._headings)]
+
+    @property
+    def tables(self) -> Sequence[ReportTable]:
+        """What was served of these models, beside their quality, and what references have."""
+        served = served_table(self.rows, self.others)
+        return [*([served] if served else []), *super().tables]
 
     @property
     def panels(self) -> list[Bars]:
