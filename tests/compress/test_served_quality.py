@@ -38,7 +38,8 @@ def server(tmp_path: Path, run: str, tokens_per_s: float, *words: str, usd: floa
         cost = None if usd is None else Metric(mean=usd * tokens_per_s / rate)
         point.metrics |= {"output_tokens_per_s": Metric(mean=rate), "usd_per_million_output_tokens": cost}
     told = {"metrics": {"output_tokens_per_s": Metric(mean=tokens_per_s)}, "repeats": 1}
-    return replace(row, result=row.result.model_copy(update=told))
+    told_row: Row = replace(row, result=row.result.model_copy(update=told))
+    return told_row
 
 
 @pytest.fixture
