@@ -117,7 +117,7 @@ def test_a_doubtful_speed_has_its_sign_and_one_repeat_is_said(made: dict[str, Ro
     doubtful = replace(first, result=first.result.model_copy(update={"stability": doubt}))
     table = served(made, doubtful, *others)
     assert cells(table, "output tokens/s")["original"] == "100 !"
-    assert any(line.startswith("!: unstable: contention") for line in table.legend)
+    assert any(line.startswith("!: not to be relied on") for line in table.legend)
     assert any(line.startswith("one repeat: ") for line in table.legend)
 
 

@@ -89,8 +89,8 @@ def _legend(models: Sequence[ServedQuality]) -> Iterator[str]:
     yield "output tokens/s: of the server's fastest load; a million: output tokens, at this speed"
     if any(_repeats(one.server) < 2 for one in models):
         yield "one repeat: how far output tokens/s scatter is not known, and so is who is on the front by them alone"
-    if doubts := sorted({one.server.doubt for one in models if one.server.doubt}):
-        yield f"{doubt_sign(next(one.server for one in models if one.server.doubt))}: {'; '.join(doubts)}"
+    for sign in sorted({doubt_sign(one.server) for one in models if one.server.doubt}):
+        yield f"{sign}: not to be relied on; the note of the served run says why"
 
 
 def _comparable(one: ServedQuality, other: ServedQuality) -> bool:
