@@ -12,6 +12,7 @@ from llmexp.advice.ranking import Ranking
 from llmexp.cli.plan_table import WIDTH, aligned
 from llmexp.record.digits import GIB, rounded
 from llmexp.record.duration import duration
+from llmexp.record.predicted import TOO_FEW
 from llmexp.registry import get_task
 
 DECIDING = 3
@@ -105,8 +106,8 @@ def legend(options: Sequence[Option]) -> Iterator[str]:
         f"tokens/s of all devices, between the ends in which 9 of 10 measured speeds lay, by {sources}; "
         f"{options[0].predicted.page}"
     )
-    if not all(option.predicted.held_out_runs for option in options):
-        yield "fp8 products: no run like it was held out, so that the ends are the widest"
+    if not all(option.predicted.tells_share for option in options):
+        yield f"fp8 products and experts: {TOO_FEW}, so that the ends are the widest"
     yield f"GiB of a device: what an option needs, of what there is{'; ?: may not fit' * _any_uncertain(options)}"
 
 

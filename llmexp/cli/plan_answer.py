@@ -9,7 +9,7 @@ from llmexp.launch.preflight import certain_skip
 from llmexp.record.digits import GIB, rounded
 from llmexp.record.memory import Fit
 from llmexp.record.plan import RunPlan
-from llmexp.record.predicted import PredictedLoad, Prediction
+from llmexp.record.predicted import TOO_FEW, PredictedLoad, Prediction
 from llmexp.record.skip import Skip, SkipCode
 from llmexp.registry import get_task
 from llmexp.report.training_budget import EPOCHS, TrainingBudget, TrainingCost
@@ -122,7 +122,7 @@ def _predicted(cost: Cost) -> str:
     if cost.plan.predicted is None:
         return ""
     found, device = cost.plan.predicted, "rank" if cost.plan.config.hardware.device == "cpu" else "GPU"
-    ends = f"{low} to {high} in 9 of 10" if found.held_out_runs else f"{low} to {high}; no run like it was held out"
+    ends = f"{low} to {high}{' in 9 of 10' if found.tells_share else f'; {TOO_FEW}'}"
     whole = f"{rate} {cost.plan.rate_unit} a {device} ({ends}), by {found.source}; most time: {found.most}"
     return "\n".join([whole, *map(_load, found.loads), *_saturation(found)])
 

@@ -9,6 +9,7 @@ from llmexp.cli.plan_answer import budget_cost, fit_of_plan, is_moot, of_device,
 from llmexp.launch.preflight import certain_skip
 from llmexp.record.digits import GIB, rounded
 from llmexp.record.duration import duration
+from llmexp.record.predicted import TOO_FEW
 from llmexp.report.training_budget import TrainingBudget, TrainingCost
 from llmexp.sweep.cost import Cost, Speed
 
@@ -99,11 +100,9 @@ def _legend(costs: Sequence[Cost]) -> list[str]:
 def _bases(costs: Sequence[Cost]) -> Iterator[str]:
     """Yield what predictions go by, and how far off nine of ten such predictions were at most."""
     found = [cost.plan.predicted for cost in costs if cost.plan.predicted and not certain_skip(cost.plan)]
-    told = dict.fromkeys(
-        (one.source, *(f"{end:.2f}" for end in one.holds), one.held_out_runs > 0, one.page) for one in found
-    )
-    for source, low, high, held_out, page in told:
-        ends = f"{low} to {high} times that{' in 9 of 10 runs' if held_out else '; no run like it was held out'}"
+    told = dict.fromkeys((one.source, *(f"{end:.2f}" for end in one.holds), one.tells_share, one.page) for one in found)
+    for source, low, high, tells_share, page in told:
+        ends = f"{low} to {high} times that{' in 9 of 10 runs' if tells_share else f'; {TOO_FEW}'}"
         yield f"{PREDICTED}: {costs[0].plan.rate_unit} of a device by {source}, {ends}; {page}"
 
 

@@ -6,6 +6,10 @@ from pydantic import Field
 
 from llmexp.record.samples import Record
 
+# Of fewer held-out runs the worst one alone would be the end of a 90 % interval.
+ENOUGH_HELD_OUT = 20
+TOO_FEW = "too few runs like it were held out"
+
 
 class PredictedLoad(Record):
     """What one load is expected to get of a server, with the ends of 90 % intervals."""
@@ -55,6 +59,11 @@ class Prediction(Record):
     def holds(self) -> tuple[float, float]:
         """The ends of the interval as shares of the rate."""
         return self.low / self.rate, self.high / self.rate
+
+    @property
+    def tells_share(self) -> bool:
+        """Whether enough runs were held out to say how many of ten measured rates lie in the interval."""
+        return self.held_out_runs >= ENOUGH_HELD_OUT
 
     @property
     def page(self) -> str:

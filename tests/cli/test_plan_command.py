@@ -212,8 +212,8 @@ def test_servers_plans_stand_beside_each_other_with_their_costs(llmexp):
 
 def test_an_interval_without_runs_behind_it_says_so(llmexp) -> None:
     words = ("model=1b", "hardware=h100", "hardware.devices_per_node=1", "engine=torch", "method=F+C")
-    assert "; no run like it was held out), by measured kernels" in llmexp("plan", *words, "precision=fp8")[1]
+    assert "; too few runs like it were held out), by measured kernels" in llmexp("plan", *words, "precision=fp8")[1]
     assert "in 9 of 10), by measured kernels" in llmexp("plan", *words, "precision=bf16_mixed")[1]
     table = llmexp("plan", *words, "precision=fp8,bf16_mixed")[1]
-    assert "times that; no run like it was held out" in table
+    assert "times that; too few runs like it were held out" in table
     assert "times that in 9 of 10 runs" in table

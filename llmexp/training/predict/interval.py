@@ -1,11 +1,13 @@
 """Intervals from the errors that predictions made of runs that were held out (split conformal prediction).
 
 The quantiles of these errors are carried with the constants, by group. A run takes the first of its groups that has
-held-out runs: the more a run differs from what was fitted, the wider.
+held-out runs: the more a run differs from what was fitted, the wider. Where these are few, the ends hold the next
+group's too.
 """
 
 from __future__ import annotations
 
+from llmexp.record.predicted import ENOUGH_HELD_OUT
 from llmexp.training.config import AdamW
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.predict.layers import layers_of
@@ -48,7 +50,10 @@ def kind_of(plan: TrainingPlan) -> str:
 def interval_of(groups: list[str]) -> tuple[float, float, int]:
     """Return the ends of the 90 % interval as shares of a prediction, and the number of held-out runs behind."""
     known = constants()["intervals"]
-    low, high, runs = next(known[group] for group in groups if group in known)
+    nearest, *wider = [known[group] for group in groups if group in known]
+    low, high, runs = nearest
+    if runs < ENOUGH_HELD_OUT and wider:
+        low, high = min(low, wider[0][0]), max(high, wider[0][1])
     return low, high, runs
 
 

@@ -9,6 +9,7 @@ import pytest
 from llmexp.paper.printed import paper_cell
 from llmexp.record.predicted import Prediction
 from llmexp.training.predict import predict, unpredicted
+from llmexp.training.predict.rates import constants
 from tests.planning import make_plan, make_plans, table03_methods
 
 WORDS = ("model=7b", "hardware=a800", "precision=bf16_pure", "data.seq_len=350", "optimizer=adamw_cpuadam")
@@ -127,6 +128,15 @@ def test_what_was_not_fitted_has_the_interval_of_runs_of_its_kind() -> None:
     }
     assert len(set(behind.values())) == len(behind), behind
     assert all(low < 1 < high for _, low, high in behind.values())
+
+
+def test_few_held_out_runs_have_the_ends_of_a_wider_group_too_and_tell_no_share() -> None:
+    words = ("engine=megatron", "model=mixtral", "optimizer=adamw", "hardware=h100", "force=true")
+    found, intervals = predicted("method=F", *words), constants()["intervals"]
+    own, wider = intervals["runs with experts"], intervals["other hardware, without offload"]
+    assert own[2] == found.held_out_runs < 20
+    assert not found.tells_share
+    assert found.holds == pytest.approx((min(own[0], wider[0]), max(own[1], wider[1])))
 
 
 def test_hardware_without_runs_of_its_own_has_a_wider_interval() -> None:
