@@ -91,13 +91,13 @@ def with_atoms(model: PreTrainedModel, plan: TrainingPlan) -> PreTrainedModel:
     return adapted(model, techniques.adapter, plan)
 
 
-def compile_atom(model: nn.Module, method: Method) -> None:
-    """Apply atom C; call it once nothing changes the layers' classes any more.
+def compile_atom(model: nn.Module, method: Method, *, cut: bool = False) -> None:
+    """Apply atom C; call it once nothing changes the layers' classes any more. With `cut`, matrices are DTensors.
 
     A checkpoint that is compiled before FSDP2 has made its own classes would be skipped.
     """
     if method.techniques.compilation:
-        compile_regions(building.transformer(model))
+        compile_regions(building.transformer(model), cut=cut)
 
 
 def trained(module: nn.Module) -> list[nn.Parameter]:

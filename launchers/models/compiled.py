@@ -9,8 +9,8 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from llmexp.errors import ConfigError
 
 
-def compile_regions(model: PreTrainedModel) -> None:
-    """Compile for fixed shapes, at the first call.
+def compile_regions(model: PreTrainedModel, *, cut: bool = False) -> None:
+    """Compile for fixed shapes, at the first call; with `cut`, matrices and logits are DTensors.
 
     Layers of one class share one graph. An engine's hooks on a layer stay outside, checkpoints of it inside. Raises
     ConfigError for a model without decoder layers of transformers' kind.
@@ -26,7 +26,8 @@ def compile_regions(model: PreTrainedModel) -> None:
         )
     for layer in layers:
         layer.forward = torch.compile(layer.forward, dynamic=False)
-    model.loss_function = torch.compile(model.loss_function, dynamic=False)
+    if not cut:  # compiled by torch 2.13, the collectives of loss_parallel give 0, or twice the loss
+        model.loss_function = torch.compile(model.loss_function, dynamic=False)
 
 
 def decoder_layers(model: PreTrainedModel) -> list[GradientCheckpointingLayer]:

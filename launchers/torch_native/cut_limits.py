@@ -9,7 +9,7 @@ from llmexp.training.limits import compiled_limit
 from llmexp.training.plan.dims import ParallelDims
 
 ARCHITECTURES = {"tp": ("llama", "qwen3"), "cp": ("llama", "qwen3", "mixtral")}
-METHODS = {"tp": ("F", "R", "RS", "Z2", "Z3", "L"), "cp": ("F", "R", "RS", "Z1", "Z2", "Z3", "O", "L")}
+METHODS = {"tp": ("C", "F", "R", "RS", "Z2", "Z3", "L"), "cp": ("F", "R", "RS", "Z1", "Z2", "Z3", "O", "L")}
 
 
 def uncut(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
@@ -41,6 +41,10 @@ def _matrices(config: TrainingConfig, techniques: Techniques, dims: ParallelDims
     dropout, adapts = config.adapter.dropout, techniques.adapter is not None
     hidden, tied = getattr(config.model, "hidden_size", 0), getattr(config.model, "tie_embeddings", False)
     return {
+        "torch (2.13) does not compile what R computes again of cut layers: leave C or R out": (
+            techniques.compilation and techniques.recomputation
+        ),
+        "C has not been tried with it and parallelism.pp: leave C out": techniques.compilation and dims.pp > 1,
         "it cuts the embedding by columns and the head by rows: set model.tie_embeddings=false": tied,
         f"it does not divide model.hidden_size={hidden}": bool(hidden % dims.tp),
         f"its ranks would drop different inputs by adapter.dropout={dropout}: set it to 0": adapts and dropout > 0,

@@ -58,7 +58,7 @@ class FullySharded(WrappedModel):
         self.module.to_empty(device="cpu" if self.offloads else device)
         buffers.restore(device)
         fill_parts(self.module, source, torch_dtype(plan.config.precision.parameters), device)
-        assembly.compile_atom(self.module, assembly.method_of(plan))
+        assembly.compile_atom(self.module, assembly.method_of(plan), cut=plan.dims.tp > 1)
         self.model = self.module
         self.optimizer = assembly.optimizer(plan, assembly.trained_groups(plan, self.module))
 

@@ -77,6 +77,7 @@ def materialize_parts(
     module.to_empty(device=device)
     buffers.restore(device)
     fill_parts(module, source, torch_dtype(plan.config.precision.parameters), device)
+    assembly.compile_atom(module, assembly.method_of(plan), cut=True)
     return module
 
 

@@ -12,12 +12,13 @@ import torch
 from llmexp.launchers.training.learning_rates import updates_of
 from llmexp.launchers.training.state_watch import watch_over
 from llmexp.measure.clock import clock_for
+from llmexp.measure.compilation import Compilation
 from llmexp.measure.loop import StepLoop
 from llmexp.training.plan.training_plan import TrainingPlan
 
 
 def observe(plan: TrainingPlan, training: Any, device: torch.device) -> dict[str, Any]:
-    file, steps = StringIO(), plan.config.measure.steps + 1
+    file, steps, before = StringIO(), plan.config.measure.steps + 1, Compilation.so_far().graphs
     watch = watch_over(training, device)
     loop = StepLoop(watch, clock_for(device), file, lambda: 0)
     loop.updates = updates_of(plan, training)
@@ -27,4 +28,5 @@ def observe(plan: TrainingPlan, training: Any, device: torch.device) -> dict[str
     loop.run(batches, range(1, steps), warmup=False)
     samples = [json.loads(line) for line in file.getvalue().splitlines()]
     told = {name: [sample[name] for sample in samples] for name in ("loss", "lr", "gradient_norm")}
-    return told | {"first": first, "state": {kind: size.device for kind, size in watch.count.state.items()}}
+    state = {kind: size.device for kind, size in watch.count.state.items()}
+    return told | {"first": first, "state": state, "compiled_graphs": Compilation.so_far().graphs - before}

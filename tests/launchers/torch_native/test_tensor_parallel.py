@@ -40,6 +40,13 @@ ROWS = {
     "shard 2 of dp 4, Z2": "parallelism.dp=4 parallelism.shard=2 method=Z2",
     "shard 1 of dp 2, Z3": f"parallelism.dp=2 parallelism.shard=1 method=Z3 {SEQUENCE}",
     "dp 2, F+R+Z3, sequence": f"parallelism.dp=2 method=F+R+Z3 {SEQUENCE}",
+    "C": f"{TP} method=C",
+    "C+F, sequence": f"{SEQUENCE} method=C+F",
+    "C+RS+Z2": f"{TP} method=C+RS+Z2",
+    "C+Z3": f"{TP} method=C+Z3",
+    "C+F+Z3, dp 2, sequence": f"parallelism.dp=2 {SEQUENCE} method=C+F+Z3",
+    "qwen3, C, sequence": f"{SEQUENCE} {QWEN} method=C",
+    "bf16_mixed, C+Z3": f"{TP} precision=bf16_mixed method=C+Z3",
     "qwen3": f"{TP} {QWEN}",
     "qwen3, R, sequence": f"{SEQUENCE} {QWEN} method=R",
     "qwen3, Z3": f"{TP} {QWEN} method=Z3",
@@ -71,6 +78,11 @@ def test_every_rank_holds_what_is_planned(observed: Measurement, name: str) -> N
     LAYOUTS.compare_state(observed, name)
 
 
+@pytest.mark.parametrize("name", [slow(name) for name in ROWS if "method=C" in ROWS[name]])
+def test_each_rank_runs_compiled_layers(observed: Measurement, name: str) -> None:
+    assert min(rank["compiled_graphs"] for rank in observed[name]) > 0
+
+
 @pytest.mark.parametrize("words", [f"parallelism.dp=1 {SEQUENCE}", slow(f"parallelism.dp=2 {TP} method=Z3")])
 def test_transformers_loads_the_whole_model_that_was_saved(observe: Callable[..., Measurement], words: str) -> None:
     compare_saved(observe, words)
@@ -85,6 +97,7 @@ ADAPTED = {
     "L, qwen3, tp 4": f"parallelism.tp=4 {QWEN} model.num_kv_heads=4",
     "L of rows, dp 2, sequence": f"parallelism.dp=2 {SEQUENCE} adapter.targets=[o_proj,down_proj]",
     "L, cp": f"{TP} parallelism.cp=2",
+    "L+C": f"{TP} method=L+C",
     "L of columns": f"{TP} adapter.targets=[q_proj,v_proj,up_proj]",
 }
 SHORT = {"L", "L+F+R+Z3, sequence", "L, qwen3, tp 4"}
