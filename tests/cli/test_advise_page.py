@@ -46,7 +46,7 @@ def test_the_page_has_the_choice_the_picture_and_commands_to_copy(llmexp, here: 
 
 
 def test_what_may_not_fit_is_hollow_and_after_what_does(llmexp, here: Path) -> None:
-    words = ("model=13b", "hardware=a800,h100", "task=finetune", "engine=torch", "method=L+F+Z3+C")
+    words = ("model=13b", "hardware=a800,h100", "task=finetune", "engine=torch", "method=L+F+Z3+C", "parallelism.tp=1")
     assert llmexp("advise", *words, "--html", "b.html", "--global-batch", "1024")[0] == 0
     text = (here / "b.html").read_text()
     assert "goal=tokens_per_s --global-batch 1024</code>" in text

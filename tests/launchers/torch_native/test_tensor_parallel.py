@@ -98,6 +98,7 @@ ADAPTED = {
     "L of rows, dp 2, sequence": f"parallelism.dp=2 {SEQUENCE} adapter.targets=[o_proj,down_proj]",
     "L, cp": f"{TP} parallelism.cp=2",
     "L+C": f"{TP} method=L+C",
+    "L+C+F+Z3": f"{TP} method=L+C+F+Z3",
     "L of columns": f"{TP} adapter.targets=[q_proj,v_proj,up_proj]",
 }
 SHORT = {"L", "L+F+R+Z3, sequence", "L, qwen3, tp 4"}
