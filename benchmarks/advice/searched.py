@@ -20,7 +20,7 @@ from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.predict import predict
 
 # What a search is for: how a run is cut, and how much of it a pass takes.
-_LEFT_OPEN = ("parallelism.", "batch.", "method=")
+_LEFT_OPEN = ("parallelism.", "batch.", "method=", "memory.recompute_layers=")
 FIRST, NEAR = 3, 0.03
 Degrees = tuple[int, int, int, int, int, int]
 

@@ -55,6 +55,8 @@ class Layer:
     passing: float
     again: float = 0.0
     """What one layer at a time computes again in backward."""
+    whole: float = 0.0
+    """What a layer keeps that R leaves alone."""
 
 
 @dataclass(frozen=True)
@@ -257,13 +259,16 @@ def activations(
 ) -> Activations:
     """Return the bytes of the fullest rank's activations with `micro` sequences a pass."""
     formula = Formula(shape, config, techniques, dims, micro)
-    layer, (head, of_loss) = _layer(formula, techniques), formula.head()
+    layer, (head, of_loss) = formula.layer(), formula.head()
+    for share in shares_of(techniques):
+        layer = share.layer(layer, formula)
     head += formula.mask()
     between = formula.between_stages()
     layers = layers_in_flight(shape.num_layers, dims, config.batch.accumulation)
     last = layer.kept + layer.again + layer.passing
-    if config.memory.recompute_layers is not None:
-        layer = _mean_layer(layer, _layer(formula, replace(techniques, recomputation=False)), formula)
+    recomputed = config.memory.recomputed_share(shape.num_layers)
+    if recomputed < 1:  # the last layer's backward comes first, and computes nothing again
+        layer = replace(layer, kept=recomputed * layer.kept + (1 - recomputed) * layer.whole, again=0.0)
     if config.memory.activation_offload:
         at_once = max(head + of_loss, (layer.again or layer.kept) + layer.passing)
         made = Activations(round(between), round(at_once), round(layers * layer.kept + head), round(last + between))
@@ -274,20 +279,6 @@ def activations(
     for share in shares_of(techniques):
         made = share.activations(made, formula)
     return made
-
-
-def _layer(formula: Formula, techniques: Techniques) -> Layer:
-    layer = formula.layer()
-    for share in shares_of(techniques):
-        layer = share.layer(layer, formula)
-    return layer
-
-
-def _mean_layer(recomputed: Layer, whole: Layer, formula: Formula) -> Layer:
-    """Return the mean of all layers, of which the first ones are recomputed; the last one's backward comes first."""
-    share = formula.config.memory.recomputed_share(formula.shape.num_layers)
-    kept = share * recomputed.kept + (1 - share) * whole.kept
-    return replace(recomputed, kept=kept, again=recomputed.again if share == 1 else 0.0)
 
 
 def layers_in_flight(layers: int, dims: ParallelDims, accumulation: int) -> float:

@@ -64,7 +64,7 @@ class _Recomputation(Share):
     def layer(self, made: Layer, formula: Formula) -> Layer:
         """Keep the input, and results."""
         results, needed = formula.kept_results()
-        return replace(made, kept=made.entry + results, again=made.kept - needed)
+        return replace(made, kept=made.entry + results, again=made.kept - needed, whole=made.kept)
 
 
 FOUR_BIT, PROMPT, LORA, FOUR_BIT_LORA, RECOMPUTATION = _FourBit(), _Prompt(), _Lora(), _FourBitLora(), _Recomputation()

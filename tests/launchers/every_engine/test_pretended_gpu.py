@@ -78,7 +78,7 @@ RUNS = {
     ("torch", 1, "F+R", f"{PURE} memory.keep=products {LONGER}"): 0,
     ("torch", 1, "F+R", f"{PURE} {LONGER}"): 0,
     ("torch", 1, "F+R", f"{PURE} memory.recompute_layers=2 {LONGER}"): 0,
-    ("deepspeed", 8, "F+R+Z3", f"{MIXED} memory.recompute_layers=4 {LONGER}"): 3,
+    ("deepspeed", 8, "F+R+Z3", f"{MIXED} memory.recompute_layers=4 data.seq_len=2048"): 3,
     ("deepspeed", 8, "F+R+Z3", f"{MIXED} memory.keep=products {LONGER}"): 3,
     ("torch", 1, "Z3", MIXED): 0,
     ("torch", 8, "Z2", MIXED): 0,
