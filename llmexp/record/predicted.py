@@ -62,7 +62,7 @@ class Prediction(Record):
 
     @property
     def tells_share(self) -> bool:
-        """Whether enough runs were held out to say how many of ten measured rates lie in the interval."""
+        """Tell whether enough runs were held out to say how many of ten measured rates lie in the interval."""
         return self.held_out_runs >= ENOUGH_HELD_OUT
 
     @property

@@ -267,7 +267,7 @@ def activations(
     layers = layers_in_flight(shape.num_layers, dims, config.batch.accumulation)
     last = layer.kept + layer.again + layer.passing
     recomputed = config.memory.recomputed_share(shape.num_layers)
-    if recomputed < 1:  # the last layer's backward comes first, and computes nothing again
+    if techniques.recomputation and recomputed < 1:  # the last layer's backward comes first, and computes nothing again
         layer = replace(layer, kept=recomputed * layer.kept + (1 - recomputed) * layer.whole, again=0.0)
     if config.memory.activation_offload:
         at_once = max(head + of_loss, (layer.again or layer.kept) + layer.passing)
