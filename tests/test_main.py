@@ -110,5 +110,7 @@ def test_bash_completes_groups_options_and_keys(tmp_path: Path):
         "hardware=rtx3090_nvlink",
         "hardware=rtx4090",
         "hardware=rtx5090",
+        "hardware=rtx6000ada",
+        "hardware=rtxpro6000",
     ]
     assert complete("llmexp plan meth", tmp_path) == ["method="]

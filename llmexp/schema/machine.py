@@ -10,6 +10,8 @@ from llmexp.schema.section import NonNegativeInt, PeakDtype, PositiveFloat, Posi
 
 # The first sm number of this generation of NVIDIA's GPUs.
 BLACKWELL = 100
+# Blackwell Ultra has Blackwell's rates in bf16 and fp8, by the HGX B300's datasheet.
+_SAME_KERNELS = {"sm_103": "sm_100"}
 ARCHITECTURE = r"^(sm_\d+|gfx[0-9a-f]+)$"
 
 
@@ -44,6 +46,12 @@ class HardwareConfig(Section):
     memory_bandwidth_bytes_per_s: PositiveFloat | None = None
     interconnect: str | None = None
     interconnect_bandwidth_bytes_per_s: PositiveFloat | None = Field(None, description="per device and direction")
+    interconnect_devices: PositiveInt | None = Field(
+        None, description="that the interconnect connects, where it reaches beyond a node, as NVLink does in a rack"
+    )
+    peer_access: bool = Field(
+        False, description="whether devices on PCIe read each other's memory, not only what passes through the host's"
+    )
     network_bandwidth_bytes_per_s: PositiveFloat | None = Field(
         None, description="between nodes, per device and direction: that of a node's network cards over its devices"
     )
@@ -64,9 +72,19 @@ class HardwareConfig(Section):
     sources: dict[str, str] = Field(default_factory=dict)
 
     @property
+    def connected_devices(self) -> int:
+        """How many devices reach each other over the interconnect: those of a node, or of several in one rack."""
+        return max(self.devices_per_node, self.interconnect_devices or 1)
+
+    @property
     def is_amd(self) -> bool:
         """Tell whether the devices are AMD's, which torch calls cuda too."""
         return (self.architecture or "").startswith("gfx")
+
+    @property
+    def measured_as(self) -> str:
+        """The architecture whose measured kernels say how fast these devices are; empty if it is unknown."""
+        return _SAME_KERNELS.get(self.architecture or "", self.architecture or "")
 
     @property
     def sm(self) -> int | None:

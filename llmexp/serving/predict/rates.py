@@ -77,8 +77,8 @@ def rates_of(
     `missing` has to have nothing to say of the hardware. `fitted` stands in the place of the fitted constants.
     """
     known, one = constants(), fitted or constants()["fitted"]
-    own = known["typical"] | _carried(hardware.architecture or "")
-    in_fp8 = weights == "fp8" and hardware.architecture in _WITH_FP8
+    own = known["typical"] | _carried(hardware.measured_as)
+    in_fp8 = weights == "fp8" and hardware.measured_as in _WITH_FP8
     share = own.get("fp8_products_share", 2 * own["products_share"]) if in_fp8 else own["products_share"]
     memory = float(hardware.memory_bandwidth_bytes_per_s or 0.0)
     peak = float(hardware.peak_flops_per_s[_DTYPE])
@@ -108,7 +108,7 @@ def peaks_of(hardware: HardwareConfig, weights: str, cards: int) -> Rates:
     peak = float(hardware.peak_flops_per_s[_DTYPE])
     memory = float(hardware.memory_bandwidth_bytes_per_s or 0.0)
     return Rates(
-        flops_per_s=peak * (2 if weights == "fp8" and hardware.architecture in _WITH_FP8 else 1),
+        flops_per_s=peak * (2 if weights == "fp8" and hardware.measured_as in _WITH_FP8 else 1),
         weights_per_s=memory,
         cache_per_s=memory,
         memory_per_s=memory,
@@ -128,7 +128,7 @@ def peaks_of(hardware: HardwareConfig, weights: str, cards: int) -> Rates:
 
 def source_of(hardware: HardwareConfig) -> str:
     """Say what the shares of the device's peaks go by."""
-    return CARRIED if "products_share" in _carried(hardware.architecture or "") else DATA_SHEET
+    return CARRIED if "products_share" in _carried(hardware.measured_as) else DATA_SHEET
 
 
 def missing(hardware: HardwareConfig, cards: int) -> list[str]:
@@ -152,5 +152,7 @@ def _link(hardware: HardwareConfig, cards: int, share: float) -> float:
     bandwidth = float(hardware.interconnect_bandwidth_bytes_per_s or 1.0)
     if bandwidth >= links["switched_from"]:
         return bandwidth * share
+    if hardware.peer_access:
+        return bandwidth * float(links["peer_share"])
     table: dict[int, float] = links["through_host"]
     return table[min(table, key=lambda known: abs(known - cards))]

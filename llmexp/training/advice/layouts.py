@@ -58,8 +58,8 @@ def _sizes(config: TrainingConfig, name: str, engine_keys: Collection[str], fixe
     """Return the powers of two that the model takes; other models than Llama-like ones are not cut."""
     if f"parallelism.{name}" in fixed or name not in engine_keys or shape_of(config.model) is None:
         return [getattr(config.parallelism, name)]
-    per_node, nodes = config.hardware.devices_per_node, config.hardware.nodes
-    most = {"tp": per_node, "pp": MOST_STAGES}.get(name, per_node * nodes)
+    devices = config.hardware.devices_per_node * config.hardware.nodes
+    most = {"tp": min(devices, config.hardware.connected_devices), "pp": MOST_STAGES}.get(name, devices)
     powers = (1 << exponent for exponent in range(most.bit_length()))
     if name == "pp":
         return [size for size in powers if size == 1 or any(True for _ in _even_ends(config, size, engine_keys, fixed))]

@@ -66,5 +66,7 @@ def _in_node(hardware: HardwareConfig, ranks: int, links: dict[str, Any]) -> flo
     bandwidth = hardware.interconnect_bandwidth_bytes_per_s or 1.0
     if bandwidth >= links["switched_from"]:
         return float(bandwidth * links["switched_share"])
+    if hardware.peer_access:
+        return float(bandwidth * links["peer_share"])
     table: dict[int, float] = links["through_host"]
     return table[min(table, key=lambda cards: abs(cards - ranks))]

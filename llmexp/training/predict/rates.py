@@ -101,7 +101,7 @@ def rates_of(plan: TrainingPlan, known: Mapping[str, Any] | None = None) -> tupl
     """
     judged, known, hardware = known is not None, known or constants(), plan.config.hardware
     own: dict[str, float] = known["hardware"].get(hardware.name, {})
-    architecture = hardware.architecture or ""
+    architecture = hardware.measured_as
     carried = {name: by[architecture] for name, by in known["carried"].items() if architecture in by}
     if plan.config.kernels.flash == "fa2" and "fa2_attention_share" in carried:
         carried["attention_share"] = carried["fa2_attention_share"]
@@ -132,15 +132,14 @@ def missing(plan: TrainingPlan) -> list[str]:
     """Return the keys of a hardware file without which there are no rates."""
     hardware, precision, products = plan.config.hardware, plan.config.precision, plan.config.precision.products
     ranks = plan.dims.world_size
-    one_node = ranks <= hardware.devices_per_node
+    connected = hardware.connected_devices
     keys = {
         f"peak_flops_per_s.{products}": products in hardware.peak_flops_per_s,
         f"peak_flops_per_s.{precision.linears}": not (precision.linears and multiplies_fp8(hardware))
         or precision.linears in hardware.peak_flops_per_s,
         "memory_bandwidth_bytes_per_s": hardware.memory_bandwidth_bytes_per_s,
-        "interconnect_bandwidth_bytes_per_s": min(ranks, hardware.devices_per_node) == 1
-        or hardware.interconnect_bandwidth_bytes_per_s,
-        "network_bandwidth_bytes_per_s": one_node or hardware.network_bandwidth_bytes_per_s,
+        "interconnect_bandwidth_bytes_per_s": min(ranks, connected) == 1 or hardware.interconnect_bandwidth_bytes_per_s,
+        "network_bandwidth_bytes_per_s": ranks <= connected or hardware.network_bandwidth_bytes_per_s,
         "host_link_bandwidth_bytes_per_s": not plan.config.memory.activation_offload
         or hardware.host_link_bandwidth_bytes_per_s,
     }
@@ -158,7 +157,7 @@ def _links(plan: TrainingPlan, links: dict[str, Any], fitted: float | None) -> d
     faster = _over(hardware.interconnect_bandwidth_bytes_per_s, filed.interconnect_bandwidth_bytes_per_s)
     links = links | {"through_host": {cards: faster * rate for cards, rate in links["through_host"].items()}}
     kinds = {"tensor_": ("tp",), "context_": ("cp",), "expert_": ("ep",), "": ("cp", "dp")}
-    groups = {kind: group_of(dims, hardware.devices_per_node, *names) for kind, names in kinds.items()}
+    groups = {kind: group_of(dims, hardware.connected_devices, *names) for kind, names in kinds.items()}
     groups["stage_"] = _neighbors(plan)
     speeds = {
         f"{kind or 'link_'}bytes_per_s": ratio * bytes_per_s(hardware, group, links) for kind, group in groups.items()
@@ -172,6 +171,6 @@ def _over(now: float | None, filed: float | None) -> float:
 
 def _neighbors(plan: TrainingPlan) -> Group:
     """Return the two ranks of neighboring stages: on one node, or on two as soon as stages lie on several."""
-    dims, devices = plan.dims, plan.config.hardware.devices_per_node
+    dims, devices = plan.dims, plan.config.hardware.connected_devices
     apart, ranks = dims.world_size > devices, 1 if dims.pp == 1 else 2
     return Group(ranks, 1 if apart else ranks, 2 if apart else 1, min(dims.world_size, devices))

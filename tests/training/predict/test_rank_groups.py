@@ -6,7 +6,7 @@ import pytest
 
 from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.predict.rank_groups import bytes_per_s, delay_s, group_of
-from llmexp.training.predict.rates import constants
+from llmexp.training.predict.rates import constants, missing, rates_of
 from tests.planning import make_plan
 
 # 64 ranks on 8 nodes of 8: tp within a node, 2 of dp beside it, and 2 stages.
@@ -15,6 +15,7 @@ LINKS = {
     "switched_from": 100.0,
     "switched_share": 0.5,
     "network_share": 0.5,
+    "peer_share": 0.6,
     "through_host": {2: 8.0, 8: 1.0},
     "collective_s": 1.0,
     "node_s": 0.25,
@@ -49,10 +50,33 @@ def test_cards_without_peer_access_share_the_hosts_memory_with_all_on_their_node
     assert bytes_per_s(slow, group_of(alone, 8, "tp"), LINKS) == 8.0
 
 
+def test_cards_with_peer_access_have_as_much_however_many_they_are() -> None:
+    hardware = make_plan("hardware=a6000").config.hardware
+    both = [ParallelDims(dp=dp, tp=2, pp=1, cp=1, ep=1) for dp in (1, 4)]
+    links = LINKS | {"switched_from": 100e9}
+    assert {bytes_per_s(hardware, group_of(dims, 8, "tp"), links) for dims in both} == {31.5e9 * 0.6}
+    through_host = hardware.model_copy(update={"peer_access": False})
+    assert bytes_per_s(through_host, group_of(both[1], 8, "tp"), links) == 1.0
+
+
 def test_small_collectives_take_longer_over_more_nodes_and_none_take_nothing() -> None:
     assert delay_s(group_of(DIMS, 8, "tp"), LINKS) == 1.0
     assert delay_s(group_of(DIMS, 8, "cp", "dp"), LINKS) == pytest.approx(1.75)
     assert delay_s(group_of(ParallelDims(dp=1, tp=1, pp=1, cp=1, ep=1), 8, "tp"), LINKS) == 0.0
+
+
+def test_an_interconnect_that_reaches_beyond_a_node_spares_the_network() -> None:
+    """In an NVL72 rack, 64 devices of 16 nodes communicate as those of one node do; the 73rd needs the network."""
+    words = ("model=7b", "method=F+Z3", "precision=bf16_mixed", "hardware=gb200", "hardware.nodes=16")
+    rack, apart = make_plan(*words), make_plan(*words, "hardware.interconnect_devices=4")
+    faster, slower = rates_of(rack)[0], rates_of(apart)[0]
+    share = constants()["links"]["switched_share"]
+    assert faster.link_bytes_per_s == pytest.approx(900e9 * share)
+    assert slower.link_bytes_per_s == pytest.approx(4 * 50e9 * constants()["links"]["network_share"])
+    assert faster.delay_s < slower.delay_s
+    without_network = make_plan(*words[:-1], "hardware.nodes=19", "hardware.network_bandwidth_bytes_per_s=null")
+    assert missing(without_network) == ["hardware.network_bandwidth_bytes_per_s"]
+    assert not missing(make_plan(*words, "hardware.network_bandwidth_bytes_per_s=null"))
 
 
 def test_the_carried_constants_have_what_is_asked_of_them() -> None:
