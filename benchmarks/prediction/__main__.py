@@ -22,8 +22,9 @@ _HEAD = """\
 #   an H100, from the abstract of arXiv 2407.08608.
 #   fp8_share: the median of fp8 products with 1024 rows or more and 16384 columns, whose kernels cast their inputs too,
 #   times what half_rows takes; on H100 and H200, B200 and GB200, L40S. Its typical value is the mean, rounded.
-# links: switched_share, through_host and collective_s (what eight ranks take longer than at the bandwidth of large
-#   messages, of 8 MB) from its collectives by NCCL. network_share, host_link_share and node_s are round figures.
+# links: switched_share (the mean of A100, H100 and B200, of all-gather and reduce-scatter of 512 MB), through_host and
+#   collective_s (what eight ranks take longer than at the bandwidth of large messages, of 8 MB) from its collectives.
+#   network_share, host_link_share and node_s are round figures.
 #   peer_share: the median of six all-reduces of seven and eight RTX PRO 6000, 22.2 to 41.7 of 63 GB/s
 #   (github.com/voipmonitor/rtx6kpro, hardware/pcie-bandwidth.md, commit 070506ff9).
 # typical: the geometric mean of the fitted machines, products_share, half_rows and attention apart.

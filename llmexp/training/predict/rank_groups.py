@@ -44,7 +44,7 @@ def bytes_per_s(hardware: HardwareConfig, group: Group, links: dict[str, Any]) -
 
     Rings over nodes use the network cards of all ranks that a node has in the group.
     """
-    here = _in_node(hardware, group.beside, links) if group.per_node > 1 else inf
+    here = _in_node(hardware, group, links) if group.per_node > 1 else inf
     if group.nodes == 1:
         return here
     network = hardware.network_bandwidth_bytes_per_s or inf
@@ -58,15 +58,19 @@ def delay_s(group: Group, links: dict[str, Any]) -> float:
     return float(links["collective_s"] + links["node_s"] * (group.nodes - 1))
 
 
-def _in_node(hardware: HardwareConfig, ranks: int, links: dict[str, Any]) -> float:
+def _in_node(hardware: HardwareConfig, group: Group, links: dict[str, Any]) -> float:
     """Return the bytes a rank sends in a second to others on its node.
 
-    Cards on PCIe without peer access go through the host's memory, where each of them has less the more there are.
+    Over a switch, few ranks use less of their links. Cards on PCIe without peer access go through the host's memory,
+    where each of them has less the more there are.
     """
     bandwidth = hardware.interconnect_bandwidth_bytes_per_s or 1.0
     if bandwidth >= links["switched_from"]:
-        return float(bandwidth * links["switched_share"])
+        return float(bandwidth * _nearest(links["switched_share"], group.per_node))
     if hardware.peer_access:
         return float(bandwidth * links["peer_share"])
-    table: dict[int, float] = links["through_host"]
-    return table[min(table, key=lambda cards: abs(cards - ranks))]
+    return _nearest(links["through_host"], group.beside)
+
+
+def _nearest(by_ranks: dict[int, float], ranks: int) -> float:
+    return by_ranks[min(by_ranks, key=lambda known: abs(known - ranks))]

@@ -13,7 +13,7 @@ from tests.planning import make_plan
 DIMS = ParallelDims(dp=8, tp=4, pp=2, cp=1, ep=4)
 LINKS = {
     "switched_from": 100.0,
-    "switched_share": 0.5,
+    "switched_share": {2: 0.25, 4: 0.5, 8: 0.75},
     "network_share": 0.5,
     "peer_share": 0.6,
     "through_host": {2: 8.0, 8: 1.0},
@@ -36,7 +36,9 @@ def test_a_group_over_nodes_uses_the_network_cards_of_its_ranks() -> None:
         update={"interconnect_bandwidth_bytes_per_s": 1000.0, "network_bandwidth_bytes_per_s": 100.0}
     )
     speeds = {names: bytes_per_s(fast, group_of(DIMS, 8, *names), LINKS) for names in (("tp",), ("cp", "dp"))}
-    assert speeds == {("tp",): 500.0, ("cp", "dp"): 2 * 50.0}
+    assert speeds == {("tp",): 1000.0 * 0.5, ("cp", "dp"): 2 * 50.0}
+    pairs = ParallelDims(dp=4, tp=2, pp=1, cp=1, ep=1)
+    assert bytes_per_s(fast, group_of(pairs, 8, "tp"), LINKS) == 1000.0 * 0.25
     one_node = ParallelDims(dp=64, tp=1, pp=1, cp=1, ep=1)
     assert bytes_per_s(fast, group_of(one_node, 8, "cp", "dp"), LINKS) == 8 * 50.0
 
@@ -70,7 +72,7 @@ def test_an_interconnect_that_reaches_beyond_a_node_spares_the_network() -> None
     words = ("model=7b", "method=F+Z3", "precision=bf16_mixed", "hardware=gb200", "hardware.nodes=16")
     rack, apart = make_plan(*words), make_plan(*words, "hardware.interconnect_devices=4")
     faster, slower = rates_of(rack)[0], rates_of(apart)[0]
-    share = constants()["links"]["switched_share"]
+    share = constants()["links"]["switched_share"][8]
     assert faster.link_bytes_per_s == pytest.approx(900e9 * share)
     assert slower.link_bytes_per_s == pytest.approx(4 * 50e9 * constants()["links"]["network_share"])
     assert faster.delay_s < slower.delay_s
