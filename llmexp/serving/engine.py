@@ -94,6 +94,8 @@ class ServingSpec:
     knobs: Mapping[str, Any] = field(default_factory=dict)
     profile: bool = False
     """The server is started so that its profiler can be used."""
+    answers: int = 1
+    """How many answers a request asks for."""
     elsewhere: bool = False
     """Its interpreter is that of another environment, in which llmexp need not be."""
     is_running: bool = False
@@ -211,6 +213,8 @@ class ServingEngine(Engine[ServingRunConfig]):
             return f"serve.profile=true: llmexp knows no profiler of {whose}; {PROFILED} have one"
         if served.samples and not self.sampling_keys:
             return f"engine={self.name} takes the likeliest token whatever is asked: leave serve.sampling out"
+        if served.answers > 1 and "n" not in self.sampling_keys:
+            return f"engine={self.name} streams one answer to a prompt here: leave serve.sampling.n out"
         return None if served.is_running else self._lacks(served) or self.cannot(served)
 
     def _lacks(self, served: ServingSpec) -> str | None:
@@ -274,9 +278,10 @@ class ServingEngine(Engine[ServingRunConfig]):
         return None if config.serve.address else ServerSoftware(config.engine.python, self.modules, self.installed_by)
 
     def drawn_by(self, sampling: Sampling) -> dict[str, Any]:
-        """Return the keys of a request whose tokens are drawn; a top_p of 1, which TGI refuses, is left out."""
-        asked = {"temperature": sampling.temperature, "top_p": sampling.top_p, "seed": SEED}
-        return {key: asked[key] for key in self.sampling_keys if key != "top_p" or sampling.top_p < 1}
+        """Return the keys of a request whose tokens are drawn; a top_p or an n of 1 is left out, as TGI wants it."""
+        asked = {"temperature": sampling.temperature, "top_p": sampling.top_p, "n": sampling.n, "seed": SEED}
+        needless = {key for key in ("top_p", "n") if asked[key] == 1}
+        return {key: asked[key] for key in self.sampling_keys if key not in needless}
 
     @abstractmethod
     def server(self, served: ServingSpec) -> ServerPlan:

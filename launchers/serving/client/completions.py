@@ -26,6 +26,7 @@ class _Logprobs(msgspec.Struct, gc=False):
 
 
 class _Choice(msgspec.Struct, gc=False):
+    index: int = 0
     text: str | None = None
     token_ids: list[int] | None = None
     finish_reason: str | None = None
@@ -63,9 +64,9 @@ def read_completion(data: bytes) -> Piece:
     first, usage = event.choices[0] if event.choices else _Choice(), event.usage
     logprobs = first.told if first.logprobs else None
     if usage is None:
-        return Piece(first.text, first.token_ids, first.finish_reason, logprobs=logprobs)
+        return Piece(first.text, first.token_ids, first.finish_reason, logprobs=logprobs, answer=first.index)
     counts = usage.prompt_tokens, usage.completion_tokens
-    return Piece(first.text, first.token_ids, first.finish_reason, *counts, logprobs=logprobs)
+    return Piece(first.text, first.token_ids, first.finish_reason, *counts, logprobs=logprobs, answer=first.index)
 
 
 # By the name that a form has for its server's events.
@@ -99,7 +100,7 @@ class Completion:
     """Takes in a streamed answer: when its chunks came, and what they said."""
 
     def __init__(self, form: RequestForm) -> None:
-        self._read, self._is_words = READERS[form.events], form.words
+        self._read, self._is_words, self._answers_asked = READERS[form.events], form.words, form.answers
         self._events = EventReader()
         self._quoted = b""
         self._any = self._is_done = False
@@ -109,6 +110,7 @@ class Completion:
         self.times_s: list[float] = []
         self.texts: list[str] = []
         self.ids: list[Sequence[int]] = []
+        self.answers: list[int] = []
         self.logprobs: list[float] = []
         self.usage: list[int | None] = [None, None]
         self.finish_reason = self.problem = ""
@@ -165,6 +167,7 @@ class Completion:
                 self.times_s.append(at_s)
                 self.texts.append(piece.text or "")
                 self.ids.append(piece.token_ids or ())
+                self.answers.append(piece.answer)
             if piece.logprobs:
                 self.logprobs += piece.logprobs
             self._keep_end(piece)
@@ -193,9 +196,10 @@ class Completion:
             return None
 
     def sample(self, index: int, asked: tuple[int, int], at_s: tuple[float, float], origin_s: float) -> RequestSample:
-        """Return the record: of `asked` tokens of prompt and output, due and ended at these times."""
+        """Return the record: of `asked` tokens of the prompt and of each answer, due and ended at these times."""
         ids = self._token_ids()
         since_s = self.sent_s if self.sent_s is not None else at_s[0]
+        by_answer = sorted(range(len(self.answers)), key=self.answers.__getitem__)
         return RequestSample(
             index=index,
             warmup=False,
@@ -205,13 +209,14 @@ class Completion:
             first_byte_s=None if self.first_byte_s is None else self.first_byte_s - origin_s,
             chunk_us=gaps_us(self.times_s, since_s),
             chunk_tokens=None if ids is None else [len(each) for each in ids],
+            chunk_answers=self.answers if any(self.answers) else None,
             status=self.status,
             asked_prompt_tokens=asked[0],
-            asked_output_tokens=asked[1],
+            asked_output_tokens=asked[1] * self._answers_asked,
             usage_prompt_tokens=self.usage[0],
             usage_output_tokens=self.usage[1],
-            text="".join(self.texts) if ids is None or not self._is_words else "",
-            token_ids=None if ids is None else [token for each in ids for token in each],
+            text="".join(self.texts[place] for place in by_answer) if ids is None or not self._is_words else "",
+            token_ids=None if ids is None else [token for place in by_answer for token in ids[place]],
             finish_reason=self.finish_reason,
             problem=self.problem,
         )

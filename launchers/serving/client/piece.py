@@ -8,7 +8,7 @@ import msgspec
 
 
 class Piece(msgspec.Struct, gc=False):
-    """What one event says; `problem` is an error that the server reports inside its stream."""
+    """What one event says; `answer` counts those to one prompt, `problem` is an error that the server reports."""
 
     text: str | None = ""
     token_ids: Sequence[int] | None = None
@@ -16,4 +16,5 @@ class Piece(msgspec.Struct, gc=False):
     prompt_tokens: int | None = None
     output_tokens: int | None = None
     logprobs: Sequence[float] | None = None
+    answer: int = 0
     problem: str = ""

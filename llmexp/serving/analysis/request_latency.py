@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import inf
 from typing import Literal, Protocol
 
@@ -35,25 +36,27 @@ def time_per_output_token_s(sample: RequestSample) -> float | None:
 
     It is the time from the first chunk with output to the last, over all tokens but one. What comes after the output,
     such as the server's count of tokens, takes no part. Several tokens in the first chunk count as tokens without time,
-    as in vLLM's own benchmark. None where there is no whole answer, no output, nobody counted its tokens, or there are
-    fewer than two.
+    as in vLLM's own benchmark. Of several answers to a prompt, it is the time that each takes, over the tokens after
+    its first. None where there is no whole answer, no output, nobody counted its tokens, or no token comes after a
+    first.
     """
-    tokens = sample.output_tokens
-    if sample.problem or not sample.chunk_us or tokens is None or tokens < 2:
+    tokens, answers = sample.output_tokens, sample.answer_chunks
+    if sample.problem or not answers or tokens is None or tokens <= len(answers):
         return None
-    return sum(sample.chunk_us[1:]) / 1e6 / (tokens - 1)
+    return sum(chunks[-1].at_us - chunks[0].at_us for chunks in answers) / 1e6 / (tokens - len(answers))
 
 
 def inter_token_s(sample: RequestSample) -> list[float]:
     """Return the gaps between tokens as a reader of the stream sees them.
 
     Tokens that came in one chunk have no time between them, where their ids tell how many they are. Otherwise these are
-    the gaps between chunks.
+    the gaps between chunks. Those of several answers to a prompt are each within its answer.
     """
     gaps_s: list[float] = []
-    for place, us in enumerate(sample.chunk_us):
-        together = 1 if sample.chunk_tokens is None else sample.chunk_tokens[place]
-        gaps_s += [us / 1e6] * bool(place) + [0.0] * (together - 1)
+    for chunks in sample.answer_chunks:
+        gaps_s += [0.0] * ((chunks[0].tokens or 1) - 1)
+        for before, chunk in pairwise(chunks):
+            gaps_s += [(chunk.at_us - before.at_us) / 1e6] + [0.0] * ((chunk.tokens or 1) - 1)
     return gaps_s
 
 

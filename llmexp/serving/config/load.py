@@ -70,9 +70,11 @@ class Sampling(Section):
     top_p: Annotated[float, Field(gt=0, le=1)] = Field(
         1.0, description="drawn from the likeliest tokens of this much probability together"
     )
+    n: PositiveInt = Field(1, description="answers drawn for each prompt, side by side, each of the output's length")
 
     def __str__(self) -> str:
-        return f"sampled at temperature {self.temperature:g}, top_p {self.top_p:g}"
+        answers = f", {self.n} answers a prompt" if self.n > 1 else ""
+        return f"sampled at temperature {self.temperature:g}, top_p {self.top_p:g}{answers}"
 
 
 class Ramp(Section):

@@ -97,6 +97,11 @@ class ServeConfig(Section):
         "flight are given up once; if not, it hangs",
     )
 
+    @property
+    def answers(self) -> int:
+        """How many answers a request asks for."""
+        return self.sampling.n if self.sampling else 1
+
     @model_validator(mode="after")
     def _has_points(self) -> ServeConfig:
         if not (self.rate or self.concurrency or self.trace or self.ramp or self.search):
@@ -113,6 +118,10 @@ class ServeConfig(Section):
             raise ValueError(
                 f"serve.turns={self.turns}: serve.search judges single requests, and the error rate of searches by "
                 f"conversations is unknown: set serve.turns=1, or rates of your own with serve.search=null"
+            )
+        if self.turns > 1 and self.answers > 1:
+            raise ValueError(
+                f"serve.turns={self.turns}: a conversation goes on after one answer: leave serve.sampling.n out"
             )
         if self.turns == 1 and self.think_time_s:
             raise ValueError(f"serve.think_time_s={self.think_time_s:g} is the time between turns: set serve.turns")

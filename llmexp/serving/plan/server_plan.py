@@ -24,7 +24,7 @@ TOKENS, ADAPTER = "{tokens}", "{adapter}"
 # The seed of what is drawn, which is the request's number.
 SEED = "{seed}"
 ADAPTERS = "{adapters}"
-_OF_DRAWING = ("temperature", "top_p", "seed")
+_OF_DRAWING = ("temperature", "top_p", "n", "seed")
 
 
 def adapter_name(number: int) -> str:
@@ -62,6 +62,11 @@ class RequestForm(Record):
         parameters = {"max_new_tokens": OUTPUT_TOKENS, "do_sample": False} | more
         body = {"inputs": PROMPT, "parameters": parameters}
         return cls(body=body, token_ids=token_ids, path="/generate_stream", events="generate_stream")
+
+    @property
+    def answers(self) -> int:
+        """How many answers to its prompt a request asks for."""
+        return int(self.body.get("n", 1))
 
     def drawing(self, drawn: Mapping[str, Any]) -> RequestForm:
         """Return the form of requests whose tokens are drawn, by these further keys."""

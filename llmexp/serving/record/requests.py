@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, repeat
+from typing import NamedTuple
 
 from pydantic import ConfigDict, Field
 
@@ -11,6 +12,13 @@ from llmexp.record.samples import Sample
 
 # The problem of a request that was at work when its load was ended, for example because the server had ended.
 ENDED_AT_WORK = "the load ended before the answer was complete"
+
+
+class Chunk(NamedTuple):
+    """A piece of an answer: when it came, in microseconds since the request was sent, and its tokens where known."""
+
+    at_us: int
+    tokens: int | None
 
 
 class RequestSample(Sample):
@@ -31,13 +39,18 @@ class RequestSample(Sample):
     chunk_tokens: list[int] | None = Field(
         None, description="tokens of each of these chunks by their ids; None where the server tells no ids"
     )
+    chunk_answers: list[int] | None = Field(
+        None, description="which of several answers to its prompt each of these chunks is of; None for one answer"
+    )
     status: int | None = Field(None, description="HTTP's status; None where there was no answer")
     asked_prompt_tokens: int
-    asked_output_tokens: int
+    asked_output_tokens: int = Field(description="of all its answers together")
     usage_prompt_tokens: int | None = Field(None, description="as the server counted them; None where it did not")
     usage_output_tokens: int | None = None
     text: str = Field("", description="of the output; empty where its ids are known")
-    token_ids: list[int] | None = Field(None, description="of the output; None where the server tells no ids")
+    token_ids: list[int] | None = Field(
+        None, description="of the output, answer by answer; None where the server tells no ids"
+    )
     finish_reason: str = ""
     problem: str = Field("", description="why there is no whole answer")
 
@@ -62,6 +75,16 @@ class RequestSample(Sample):
     def chunk_times_s(self) -> list[float]:
         """The times at which chunks with output came."""
         return [(self.sent_s or 0.0) + us / 1e6 for us in accumulate(self.chunk_us)]
+
+    @property
+    def answer_chunks(self) -> list[list[Chunk]]:
+        """The chunks of each answer in their order; of one answer where the request asked for no more."""
+        at_us = accumulate(self.chunk_us)
+        tokens, of = self.chunk_tokens or repeat(None), self.chunk_answers or repeat(0)
+        answers: dict[int, list[Chunk]] = {}
+        for answer, us, count in zip(of, at_us, tokens, strict=False):
+            answers.setdefault(answer, []).append(Chunk(us, count))
+        return list(answers.values())
 
     @property
     def output_tokens(self) -> int | None:

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from http.client import HTTPConnection
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -63,11 +64,12 @@ class Started:
     adapters: Path | None
 
     def tokens(self, prompt: Sequence[int], count: int, number: int = 0) -> list[int]:
-        """Return the ids of a request's output, token by token as users ask for it."""
+        """Return the ids of a request's output, token by token as users ask for it; of several answers, in turn."""
         body = body_of(self.plan.form, prompt, count, number)
         lines = self._get("POST", self.plan.form.path, body).splitlines()
         events = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")]
-        return [token for event in events for choice in event["choices"] for token in choice["token_ids"]]
+        choices = [choice for event in events for choice in event["choices"]]
+        return [token for choice in sorted(choices, key=itemgetter("index")) for token in choice["token_ids"]]
 
     def generate(self, prompt: Sequence[int], count: int) -> None:
         """Have so many tokens generated and sent as one answer; to send each would keep the page of metrics behind."""
@@ -296,6 +298,14 @@ def test_a_prompt_is_read_by_one_server_and_its_output_generated_by_another(tmp_
 def drawing(found: Started, **sampling: float) -> Started:
     form = found.plan.form.drawing(VLLM.drawn_by(Sampling(**sampling)))
     return replace(found, plan=found.plan.model_copy(update={"form": form}))
+
+
+def test_several_answers_are_drawn_side_by_side(tmp_path: Path) -> None:
+    with started(tmp_path) as found:
+        both = drawing(found, temperature=0.05, n=2).tokens(PROMPT, 24, 1)
+        assert len(both) == 48
+        assert both[:24] != both[24:]
+        assert found.total("generation_tokens_total") == 48
 
 
 def test_tokens_are_drawn_by_the_models_probabilities_and_by_the_requests_seed(tmp_path: Path) -> None:

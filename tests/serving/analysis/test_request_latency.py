@@ -66,6 +66,20 @@ def test_time_per_token_is_the_mean_of_the_gaps_that_a_reader_sees() -> None:
     assert time_per_output_token_s(sample(chunk_us=[])) is None
 
 
+def test_of_several_answers_each_has_its_own_time_per_token() -> None:
+    """Two answers of three tokens, half a second and a second apart: the other's tokens lie between one's."""
+    both = sample(
+        chunk_us=[500_000, 0, 500_000, 500_000, 0, 1_000_000],
+        chunk_answers=[0, 1, 0, 0, 1, 1],
+        asked_output_tokens=6,
+        usage_output_tokens=6,
+    )
+    assert sorted(inter_token_s(both)) == [0.5, 0.5, 1.0, 1.0]
+    assert time_per_output_token_s(both) == pytest.approx(0.75)
+    assert time_to_first_token_s(both) == 1.0
+    assert time_per_output_token_s(sample(chunk_us=[1, 1], chunk_answers=[0, 1], usage_output_tokens=2)) is None
+
+
 def test_tokens_of_one_chunk_have_no_time_between_them() -> None:
     assert inter_token_s(sample()) == [0.5, 1.0]
     assert inter_token_s(sample(chunk_tokens=[2, 1, 2])) == [0.0, 0.5, 1.0, 0.0]

@@ -39,6 +39,22 @@ def test_a_body_whose_tokens_are_drawn_has_the_requests_number_as_its_seed() -> 
     }
 
 
+def test_several_answers_to_a_prompt_are_told_apart_and_counted_together() -> None:
+    form = RequestForm.completions(token_ids=True).drawing(VLLM.drawn_by(Sampling(n=2)))
+    assert json.loads(body_of(form, [5], 3))["n"] == form.answers == 2
+    answer = Completion(form)
+    answer.headed(200)
+    pieces = [(0, [7], 1.0), (1, [8], 1.0), (1, [9], 2.0), (0, [6], 2.5), (0, [5], 3.0), (1, [4], 3.0)]
+    for index, ids, at_s in pieces:
+        event = {"choices": [{"index": index, "text": f" {ids[0]}", "token_ids": ids}]}
+        answer.body(f"data: {json.dumps(event)}\n\n".encode(), at_s)
+    found = answer.sample(0, (1, 3), (0.0, 3.0), 0.0)
+    assert (found.asked_output_tokens, found.output_tokens, found.differences) == (6, 6, [])
+    assert found.token_ids == [7, 6, 5, 8, 9, 4]
+    assert found.chunk_answers == [index for index, _, _ in pieces]
+    assert form.telling().answers == 1
+
+
 @pytest.mark.parametrize(("engine", "keys"), [(TGI, {"temperature", "seed"}), (LIGHTLLM, {"temperature"})])
 def test_a_top_p_of_1_is_left_out_and_so_is_what_a_server_does_not_take(engine: ServingEngine, keys: set[str]) -> None:
     form = RequestForm.generate_stream(token_ids=False).drawing(engine.drawn_by(Sampling()))
