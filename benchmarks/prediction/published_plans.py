@@ -38,6 +38,7 @@ _CARDS = {
 }
 # What notes say of the scales of fp8.
 _SCALING = {"gradients of weights in bf16": "rowwise_with_gw_hp", "scaled by row": "rowwise"}
+_COPIED = "sharded inside groups of cards and copied over these"
 _HOPPER = ("h100", "h100_96gb", "h200", "h800")
 _MEGATRON = ("megatron", "nemo")
 _TITAN, _BY_LAYERS = "torchtitan", "recomputation by layers"
@@ -240,6 +241,7 @@ def _layout(row: Row) -> list[str]:
     degrees = {"dp": row.replicas, "tp": row.tp, "pp": row.pp, "cp": row.cp, "ep": row.ep}
     words = [f"parallelism.{name}={size}" for name, size in degrees.items()]
     words += [f"parallelism.virtual_stages={row.virtual_stages}"] * bool(row.virtual_stages)
+    words += [f"parallelism.shard={_CARDS_OF_A_NODE}"] * (_COPIED in row.note)
     words += [f"parallelism.schedule={row.schedule}"] * bool(row.schedule)
     words += [f"parallelism.etp={row.etp}"] * bool(row.etp)
     words += [f"parallelism.ends_as_layers={row.ends_as_layers}"] * bool(row.ends_as_layers)

@@ -35,6 +35,21 @@ def group_of(dims: ParallelDims, devices: int, *names: str) -> Group:
     else:
         ranks = prod(dims.degrees[name] for name in names)
         stride = prod(dims.degrees[name] for name in RANK_ORDER[: min(map(RANK_ORDER.index, names))])
+    return _placed(dims, devices, ranks, stride)
+
+
+def sharers_of(dims: ParallelDims, devices: int) -> Group:
+    """Return the ranks that reduce gradients and gather parameters together: all that hold the same, or a shard."""
+    return _placed(dims, devices, dims.sharers, dims.tp)
+
+
+def copies_of(dims: ParallelDims, devices: int) -> Group:
+    """Return the ranks that hold copies of a shard, and add their gradients up."""
+    return _placed(dims, devices, dims.same_parameters // dims.sharers, dims.tp * dims.sharers)
+
+
+def _placed(dims: ParallelDims, devices: int, ranks: int, stride: int) -> Group:
+    """Return the group of so many ranks, each of which is the `stride`-th after the last."""
     per_node = max(1, min(ranks, devices // stride))
     return Group(ranks, per_node, ceil(ranks / per_node), min(dims.world_size, devices))
 

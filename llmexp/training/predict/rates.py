@@ -14,7 +14,7 @@ from llmexp.training.plan.float8 import multiplies_fp8
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.predict.changed import as_filed, changed_numbers
 from llmexp.training.predict.micro_results import card_rates
-from llmexp.training.predict.rank_groups import Group, bytes_per_s, delay_s, group_of
+from llmexp.training.predict.rank_groups import Group, bytes_per_s, copies_of, delay_s, group_of, sharers_of
 
 # The paper's servers have eight cards, whose links are fitted.
 _FITTED_GROUP = Group(8, 8, 1, 8)
@@ -43,7 +43,9 @@ class Rates:
     launch_s: Any
     """Host time of a decoder layer's kernels in forward."""
     link_bytes_per_s: Any
-    """Bytes a rank sends in collectives of all ranks with the same parameters."""
+    """Bytes a rank sends in collectives of all ranks with the same parameters, or of those of a shard."""
+    copies_bytes_per_s: Any
+    """Bytes it sends to the copies of its shard."""
     tensor_bytes_per_s: Any
     context_bytes_per_s: Any
     expert_bytes_per_s: Any
@@ -156,9 +158,9 @@ def _links(plan: TrainingPlan, links: dict[str, Any], fitted: float | None) -> d
     ratio = fitted / bytes_per_s(filed, _FITTED_GROUP, links) if fitted else 1.0
     faster = _over(hardware.interconnect_bandwidth_bytes_per_s, filed.interconnect_bandwidth_bytes_per_s)
     links = links | {"through_host": {cards: faster * rate for cards, rate in links["through_host"].items()}}
-    kinds = {"tensor_": ("tp",), "context_": ("cp",), "expert_": ("ep",), "": ("cp", "dp")}
-    groups = {kind: group_of(dims, hardware.connected_devices, *names) for kind, names in kinds.items()}
-    groups["stage_"] = _neighbors(plan)
+    kinds, devices = {"tensor_": "tp", "context_": "cp", "expert_": "ep"}, hardware.connected_devices
+    groups = {kind: group_of(dims, devices, name) for kind, name in kinds.items()}
+    groups |= {"stage_": _neighbors(plan), "": sharers_of(dims, devices), "copies_": copies_of(dims, devices)}
     speeds = {
         f"{kind or 'link_'}bytes_per_s": ratio * bytes_per_s(hardware, group, links) for kind, group in groups.items()
     }

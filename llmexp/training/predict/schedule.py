@@ -200,7 +200,8 @@ def _stages(w: Work, r: Rates, one: _Pass, busy: Any) -> Any:
 
 def _exposed(w: Work, r: Rates, computing: Any) -> Any:
     """Return what communication adds to a step: it runs beside the computing of a pass, but for Z2's last gather."""
-    reduced, gathered = w.reduced_bytes / r.link_bytes_per_s, w.gathered_bytes / r.link_bytes_per_s
+    reduced = w.reduced_bytes / r.link_bytes_per_s + w.copied_bytes / r.copies_bytes_per_s
+    gathered = w.gathered_bytes / r.link_bytes_per_s
     # The ranks of an adapter without ZeRO reduce gradients in fp32.
     all_reduced = 2 * reduced * r.adapter_gradients**w.adapter
     replicated = _longer(computing, all_reduced, r.overlap_replicated) - computing

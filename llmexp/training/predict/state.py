@@ -16,6 +16,8 @@ class State:
 
     reduced_bytes: float
     gathered_bytes: float
+    copied_bytes: float
+    """Gradients of its shard that a rank sends to the copies of it."""
     updated: float
     """Parameters that a rank updates."""
     on_host: float
@@ -29,7 +31,7 @@ class _Held:
     common: float
     experts: float
     ranks: int
-    """Ranks that hold the same common parameters."""
+    """Ranks that share out the same common parameters."""
     expert_ranks: int
 
     @property
@@ -53,6 +55,7 @@ def state_of(plan: TrainingPlan, layers: Layers, trained: Trained) -> State:
     return State(
         reduced_bytes=bytes_of(precision.gradients) * trains.sent,
         gathered_bytes=bytes_of(precision.parameters) * gathered.sent,
+        copied_bytes=bytes_of(precision.gradients) * 2 * (1 - dims.sharers / dims.same_parameters) * trains.shared_out,
         updated=trains.shared_out if techniques.zero_stage else trains.common + trains.experts,
         on_host=trained.trainable / nodes if techniques.offload_optimizer else 0.0,
     )
@@ -62,6 +65,6 @@ def _held(plan: TrainingPlan, layers: Layers) -> _Held:
     """Return what the fullest rank holds; only a model that no degree cuts may be one not like Llama."""
     dims, shape = plan.dims, layers.counted
     if not dims.cutting("matrices", "layers", "experts"):
-        return _Held(float(layers.parameters), 0.0, dims.same_parameters, 1)
+        return _Held(float(layers.parameters), 0.0, dims.sharers, 1)
     experts, held = shape.expert_parameters_of_rank(dims.rank_part), shape.parameters_of_rank(dims.rank_part)
-    return _Held(float(held - experts), float(experts), dims.same_parameters, dims.same_experts)
+    return _Held(float(held - experts), float(experts), dims.sharers, dims.same_experts)

@@ -101,6 +101,8 @@ class Work:
     """A rank's gradients x (n - 1) / n."""
     gathered_bytes: float
     """Parameters, with Z3 frozen ones too, x (n - 1) / n: what Z3 gathers for one forward pass."""
+    copied_bytes: float
+    """Gradients of a shard that a rank sends to the copies of it."""
     tensor_bytes: float
     tensor_calls: float
     sequence: float
@@ -169,6 +171,7 @@ def work_of(plan: TrainingPlan) -> Work:
         replicated=float(zero == 0 and dims.same_parameters > 1),
         reduced_bytes=state.reduced_bytes,
         gathered_bytes=state.gathered_bytes,
+        copied_bytes=state.copied_bytes,
         **vars(traffic),
         sequence=float(dims.sequence),
         stages_overlap=float(dims.virtual_stages > 1),

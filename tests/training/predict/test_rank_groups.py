@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from llmexp.training.plan.dims import ParallelDims
-from llmexp.training.predict.rank_groups import bytes_per_s, delay_s, group_of
+from llmexp.training.predict.rank_groups import Group, bytes_per_s, copies_of, delay_s, group_of, sharers_of
 from llmexp.training.predict.rates import constants, missing, rates_of
+from llmexp.training.predict.work import work_of
 from tests.planning import make_plan
 
 # 64 ranks on 8 nodes of 8: tp within a node, 2 of dp beside it, and 2 stages.
@@ -79,6 +80,23 @@ def test_an_interconnect_that_reaches_beyond_a_node_spares_the_network() -> None
     without_network = make_plan(*words[:-1], "hardware.nodes=19", "hardware.network_bandwidth_bytes_per_s=null")
     assert missing(without_network) == ["hardware.network_bandwidth_bytes_per_s"]
     assert not missing(make_plan(*words, "hardware.network_bandwidth_bytes_per_s=null"))
+
+
+def test_a_shard_on_each_node_leaves_the_network_its_copies() -> None:
+    """Of 32 ranks on four nodes, eight share out the state, and four hold the same shard."""
+    words = ("model=7b", "engine=torch", "method=F+Z3", "precision=bf16_mixed", "hardware=h100", "hardware.nodes=4")
+    whole, shards = make_plan(*words), make_plan(*words, "parallelism.shard=8")
+    assert sharers_of(shards.dims, 8) == group_of(ParallelDims(dp=8, tp=1, pp=1, cp=1, ep=1), 8, "dp")
+    assert copies_of(shards.dims, 8) == Group(4, 1, 4, 8)
+    assert sharers_of(whole.dims, 8) == group_of(whole.dims, 8, "cp", "dp")
+    assert copies_of(whole.dims, 8).ranks == 1
+    rates = rates_of(shards)[0]
+    assert rates.copies_bytes_per_s == pytest.approx(50e9 * constants()["links"]["network_share"])
+    work = work_of(shards)
+    assert work.copied_bytes == pytest.approx(2 * (3 / 4) * work.reduced_bytes / (7 / 8) / 8)
+    assert work_of(whole).copied_bytes == 0.0
+    slow = make_plan(*words, "parallelism.shard=8", "hardware.network_bandwidth_bytes_per_s=1e9")
+    assert slow.predicted.rate < shards.predicted.rate
 
 
 def test_the_carried_constants_have_what_is_asked_of_them() -> None:
