@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sysconfig
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
@@ -29,6 +30,7 @@ def register() -> None:
         "by_device": lambda device, on_cpu, on_gpu: on_cpu if device == "cpu" else on_gpu,
         "quickest_launcher": lambda device: "fork" if device == "cpu" else "spawn",
         "detected_gpu": _detected_gpu,
+        "stdlib": lambda file: str(Path(sysconfig.get_path("stdlib")) / file),
         "server_python": server_python,
         "model_name": _model_name,
         "atom_codes": lambda: ", ".join(atom_codes()),

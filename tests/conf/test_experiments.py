@@ -203,6 +203,17 @@ def test_equal_loss_measures_what_changes_the_mathematics_in_turn_for_each_seed(
     assert {(plan.config.data.name, plan.config.optimizer.lr) for plan in found} == {("text", 3e-3)}
 
 
+def test_equal_loss_of_lora_tunes_one_trained_model_by_three_methods_for_each_seed():
+    trained, *tuned = plans("experiment=equal_loss_lora", "hardware=cpu")
+    assert not any(plan.skip for plan in tuned)
+    assert {plan.config.starts_from.made.run for plan in tuned} == {trained.id}
+    assert [(plan.config.seed, plan.method) for plan in tuned] == [
+        (seed, method) for seed in range(5) for method in ("Naive", "L", "QL")
+    ]
+    assert {(plan.method, plan.config.optimizer.lr) for plan in tuned} == {("Naive", 1e-3), ("L", 1e-2), ("QL", 1e-2)}
+    assert all(Path(file).is_file() for plan in tuned for file in plan.config.data.files)
+
+
 def test_compress_tour_serves_the_original_and_what_each_of_ten_recipes_made_of_it():
     trained, *others = plans("experiment=compress_tour", "hardware=cpu")
     made, served = others[:10], others[10:]

@@ -81,17 +81,21 @@ def equal_loss_tables(rows: Sequence[TrainingRow], loss: float | None) -> list[R
 def _trainings(rows: Sequence[TrainingRow]) -> list[list[LossChoice]]:
     """Return the choices of each training: what was learned from, with all of its seeds."""
     found: dict[str, dict[str, list[tuple[TrainingRow, LossCurve]]]] = {}
-    shared = set(rows[0].words).intersection(*(row.words for row in rows)) if rows else set()
     for row in rows:
         curve = None if row.is_control else loss_curve(row)
         if curve:
             found.setdefault(asked_losses(row, seed=False), {}).setdefault(_choice(row), []).append((row, curve))
-    return [[_of_seeds(runs, shared) for runs in choices.values()] for choices in found.values()]
+    return [_of_training(list(choices.values())) for choices in found.values()]
 
 
 def _choice(row: TrainingRow) -> str:
     settings = settings_of(row.plan)
     return str(sorted((key, value) for key, value in settings.items() if key not in _NOT_THE_CHOICE))
+
+
+def _of_training(choices: Sequence[Sequence[tuple[TrainingRow, LossCurve]]]) -> list[LossChoice]:
+    shared = set[str].intersection(*({*row.words} for runs in choices for row, _ in runs))
+    return [_of_seeds(runs, shared) for runs in choices]
 
 
 def _of_seeds(runs: Sequence[tuple[TrainingRow, LossCurve]], shared: set[str]) -> LossChoice:
