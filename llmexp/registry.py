@@ -35,7 +35,7 @@ _FOLDERS = {"torch": "torch_native"}
 _SERVERS = ("transformers", "vllm", "sglang", "lightllm", "tgi", "llama_cpp", "command")
 ENGINES = {
     name: f"llmexp.launchers.{_FOLDERS.get(name, name)}.engine:ENGINE"
-    for name in ("deepspeed", "megatron", "script", "torch", "micro", "compress")
+    for name in ("deepspeed", "megatron", "script", "torch", "torchft", "micro", "compress")
 } | {name: f"llmexp.launchers.serving.engines.{name}:ENGINE" for name in _SERVERS}
 # In the order in which a run measures their points.
 FAMILIES = {

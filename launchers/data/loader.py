@@ -26,10 +26,18 @@ def batches(
     Replicas take neighboring blocks of one global order.
     """
     for step in count():
-        first_pass = step * batch.accumulation
-        blocks = [(first_pass + index) * replicas + replica for index in range(batch.accumulation)]
-        of_step = sequences.in_step(step)
-        yield [of_step.micro_batch(block * batch.micro, batch.micro, device) for block in blocks]
+        yield passes_of(sequences, step, (replica, replicas), batch, device)
+
+
+def passes_of(
+    sequences: Sequences, step: int, place: tuple[int, int], batch: Batch, device: torch.device
+) -> list[MicroBatch]:
+    """Return the passes of one step; `place` is the replica's number and how many there are."""
+    replica, replicas = place
+    first_pass = step * batch.accumulation
+    blocks = [(first_pass + index) * replicas + replica for index in range(batch.accumulation)]
+    of_step = sequences.in_step(step)
+    return [of_step.micro_batch(block * batch.micro, batch.micro, device) for block in blocks]
 
 
 def load(data: DataConfig, vocab_size: int, number: int, seed: int) -> Sequences:

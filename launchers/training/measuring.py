@@ -65,7 +65,7 @@ def measure_training(plan: TrainingPlan, rank: Rank, engine: RankEngine, device:
     Weights are saved as they are at the window's end. The profiler runs only after that, because it may leave something
     in the process that slows launches down.
     """
-    protocol, sequences = plan.config.measure, _sequences(plan, engine.vocab_size)
+    protocol, sequences = plan.config.measure, sequences_of(plan, engine.vocab_size)
     batches = loader.batches(sequences, plan.dims.replica_of(rank.index), plan.dims.dp, plan.batch, device)
     watch, peaks = watch_over(engine, device), memory.Peaks(device)
     with rank.samples_path.open("a") as file:
@@ -204,7 +204,8 @@ def _unrecorded(engine: RankEngine, device: torch.device) -> StepLoop:
     return StepLoop(engine, clock_for(device), StringIO(), memory.current_bytes(device))
 
 
-def _sequences(plan: TrainingPlan, vocab_size: int) -> Sequences:
+def sequences_of(plan: TrainingPlan, vocab_size: int) -> Sequences:
+    """Load the sequences that all steps of a repeat read."""
     protocol = plan.config.measure
     steps = protocol.warmup_steps + protocol.steps + protocol.profile_steps
     number = HELD_TOKENS // plan.config.data.seq_len if protocol.duration_s else steps * plan.batch.global_

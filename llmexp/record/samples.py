@@ -153,6 +153,35 @@ class RankSummary(Record):
     model_config = ConfigDict(extra="ignore")
 
 
+RecoveryKind = Literal["heal", "restart"]
+
+
+class Failure(Record):
+    """One death of a replica in the measured window."""
+
+    step: int = Field(description="that the replica died in")
+    replica: int
+    lost_s: float = Field(
+        description="from the begin of that step until it was committed and all replicas took part again, without the "
+        "time that undisturbed steps take for the tokens committed meanwhile"
+    )
+    recovered: bool = Field(
+        description="all replicas took part again before the window or the next death; else lost_s ends there"
+    )
+
+
+class Recovery(Record):
+    """How a run recovered from failures; its steps are those of the measured window."""
+
+    kind: RecoveryKind
+    failures: list[Failure]
+    healed: int = Field(description="replicas that took the weights from another one")
+    redone_steps: int = Field(description="times that a step was begun again")
+    checkpoints: int = Field(description="written to the disk")
+    undisturbed_step_s: float = Field(description="median time of the steps in which all replicas took part")
+    mean_replicas: float = Field(description="that took part in a step, over all steps")
+
+
 class TrainingSummary(RankSummary):
     """The summary of a rank that trained."""
 
@@ -174,6 +203,7 @@ class TrainingSummary(RankSummary):
     largest_update: float | None = Field(
         None, description="by how much the first step changed the parameter that it changed most, of a sample"
     )
+    recovery: Recovery | None = Field(None, description="None where no replica can die and come back")
 
     model_config = ConfigDict(extra="forbid")
 

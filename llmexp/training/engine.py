@@ -125,6 +125,10 @@ class TrainingEngine(Engine[TrainingConfig]):
         """
         return native
 
+    def undisturbed(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the engine.options of a short run, which leaves out what is done to the training on purpose."""
+        return dict(options)
+
     @abstractmethod
     def native_config(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
         """Return the configuration in the engine's own terms; engine.options are merged over it."""

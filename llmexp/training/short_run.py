@@ -6,6 +6,7 @@ from llmexp.tasks.resolve import resolve
 from llmexp.training.config import TrainingConfig
 from llmexp.training.plan.rate_schedule import has_schedule, scheduled_steps
 from llmexp.training.plan.training_plan import TrainingPlan
+from llmexp.training.planning import training_engine
 
 # The second repeat starts as all later ones do: from a warm disk, and with the kernels that the first one compiled.
 PILOT_WARMUP_STEPS, PILOT_STEPS, PILOT_REPEATS = 1, 2, 2
@@ -32,6 +33,9 @@ def shortened(config: TrainingConfig, warmup_steps: int, steps: int, **measure: 
     keeping_nothing = {
         "optimizer": config.optimizer.model_copy(update=spanning),
         "measure": asked.model_copy(update=shorter),
+        "engine": config.engine.model_copy(
+            update={"options": training_engine(config).undisturbed(config.engine.options)}
+        ),
         "task": config.task.model_copy(update={"save_model": False}),
         "adapter": config.adapter.model_copy(update={"save": False}),
     }
