@@ -1,7 +1,6 @@
-"""Sums up a run whose replicas were killed: the steps that count, and what the failures cost.
+"""Sums up a run whose replicas were killed: the time of all steps, and what the failures cost.
 
-Of each step the last time counts that it was committed. A replica that had no part in it has a line all the same: with
-no positions, and the time and the loss of those that had.
+Of each step the first time counts that it was committed.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from llmexp.launchers.torchft.checkpoint import Checkpoint
 from llmexp.launchers.torchft.engine import RECOVERY
 from llmexp.launchers.torchft.lives import StepRecord, read_steps
 from llmexp.record.result import to_json
-from llmexp.record.samples import Failure, RankFailure, Recovery, StepSample, TrainingSummary
+from llmexp.record.samples import Failure, RankFailure, Recovery, TrainingSummary
 from llmexp.record.writing import write_atomically
 from llmexp.training.plan.training_plan import TrainingPlan
 
@@ -23,7 +22,7 @@ Committed = dict[int, StepRecord]
 
 
 def settle(plan: TrainingPlan, folder: Path) -> int:
-    """Write samples and summaries of all replicas as the whole run has them; return the exit code.
+    """Write summaries of all replicas that hold for all of their lives; return the exit code.
 
     Replicas whose weights differ in the end are a failure of rank 0.
     """
@@ -36,9 +35,6 @@ def settle(plan: TrainingPlan, folder: Path) -> int:
         write_atomically(folder / "failure.0.json", to_json(differ))
         return 1
     run = KilledRun(plan, [read_steps(folder, rank) for rank in ranks])
-    for rank in ranks:
-        lines = [sample.model_dump_json() + "\n" for sample in run.samples(rank)]
-        write_atomically(folder / f"samples.{rank}.jsonl", "".join(lines))
     recovery = run.recovery()
     for rank, summary in enumerate(summaries):
         whole = {"window_wall_s": run.window_s, "recovery": recovery}
@@ -54,21 +50,14 @@ class KilledRun:
         self._size, self._records = len(records), records
         self._first = plan.config.measure.warmup_steps
         self._last = self._first + plan.config.measure.steps
-        self._committed = [self._last_commit(step) for step in range(self._last)]
-        self._origin_s = min(record.began_s for of_rank in records for record in of_rank)
+        self._committed = [self._first_commit(step) for step in range(self._last)]
         self._begun_s = min(record.began_s for record in self._all() if record.step == self._first)
-        self._ended_s = max(map(_end_s, self._committed[-1].values()))
+        self._ended_s = _ended_s(self._committed[-1])
 
     @property
     def window_s(self) -> float:
         """The wall time from the first begin of the first measured step to the last end of the last one."""
         return self._ended_s - self._begun_s
-
-    def samples(self, rank: int) -> Iterator[StepSample]:
-        """Yield the replica's sample of each step that counts."""
-        for of_step in self._committed:
-            own = of_step.get(rank)
-            yield self._timed(own or next(iter(of_step.values())), of_step, own is None)
 
     def recovery(self) -> Recovery:
         """Return what the failures cost."""
@@ -92,52 +81,32 @@ class KilledRun:
         """Yield each death, and the time until training was as before; a death in between is part of it."""
         deaths = [(record, rank) for rank, of_rank in enumerate(self._records) for record in of_rank if _died(record)]
         deaths = sorted((death for death in deaths if death[0].began_s < self._ended_s), key=lambda d: d[0].began_s)
-        ends = [*(death.began_s for death, _ in deaths[1:]), self._ended_s]
-        for (death, rank), next_s in zip(deaths, ends, strict=True):
-            whole_s = next(
-                (
-                    end_s
-                    for step, of_step in enumerate(self._committed)
-                    if step >= death.step
-                    and len(of_step) == self._size
-                    and (end_s := max(map(_end_s, of_step.values()))) > death.began_s
-                ),
-                None,
+        ends = [*(death.began_s for death, _ in deaths), self._ended_s][1:]
+        for (death, rank), next_s in zip(deaths, ends, strict=False):
+            whole_s = min((end_s for end_s in self._whole_again(death) if end_s <= next_s), default=None)
+            until_s = whole_s or next_s
+            trained = sum(
+                len(of_step) / self._size for of_step in self._committed[death.step :] if _ended_s(of_step) <= until_s
             )
-            until_s = min(next_s, whole_s or next_s)
-            meanwhile = sum(
-                len(of_step) / self._size
-                for step, of_step in enumerate(self._committed)
-                if step >= death.step and max(map(_end_s, of_step.values())) <= until_s
-            )
-            yield Failure(
-                step=death.step,
-                replica=rank,
-                lost_s=until_s - death.began_s - meanwhile * step_s,
-                recovered=until_s == whole_s,
-            )
+            lost_s = until_s - death.began_s - trained * step_s
+            yield Failure(step=death.step, replica=rank, lost_s=lost_s, recovered=whole_s is not None)
 
-    def _last_commit(self, step: int) -> Committed:
-        """Return the records of the last time that the step was committed, of those that trained it."""
-        found = [
-            (rank, record)
+    def _whole_again(self, death: StepRecord) -> Iterator[float]:
+        """Yield the ends of steps of all replicas, from the one of the death on, that came after it."""
+        for of_step in self._committed[death.step :]:
+            if len(of_step) == self._size and _ended_s(of_step) > death.began_s:
+                yield _ended_s(of_step)
+
+    def _first_commit(self, step: int) -> Committed:
+        """Return the records of those that trained the step, of the first time that it was committed."""
+        return {
+            rank: found
             for rank, of_rank in enumerate(self._records)
-            for record in of_rank
-            if record.step == step and record.sample
-        ]
-        return dict(found)
+            if (found := next((record for record in of_rank if record.step == step and record.sample), None))
+        }
 
     def _times_begun(self, step: int) -> int:
         return max(sum(record.step == step and not record.healed for record in of_rank) for of_rank in self._records)
-
-    def _timed(self, record: StepRecord, of_step: Committed, absent: bool) -> StepSample:
-        assert record.sample
-        times = {"t_start_s": record.began_s - self._origin_s, "t_end_s": _end_s(record) - self._origin_s}
-        if not absent:
-            return record.sample.model_copy(update=times)
-        nothing = dict.fromkeys(("positions", "real_tokens", "samples", "record_squares", "bounded_squares"), 0)
-        loss = fmean(each.sample.loss for each in of_step.values() if each.sample)
-        return record.sample.model_copy(update={**times, **nothing, "loss": loss, "memory_bytes": None})
 
     def _all(self) -> Iterator[StepRecord]:
         return (record for of_rank in self._records for record in of_rank)
@@ -145,6 +114,10 @@ class KilledRun:
 
 def _died(record: StepRecord) -> bool:
     return record.ended_s is None
+
+
+def _ended_s(of_step: Committed) -> float:
+    return max(map(_end_s, of_step.values()))
 
 
 def _end_s(record: StepRecord) -> float:

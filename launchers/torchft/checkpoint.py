@@ -18,7 +18,7 @@ class Checkpoint:
     def __init__(self, folder: Path) -> None:
         self._path = folder / "checkpoint.pt"
 
-    def save(self, step: int, replica: Replica) -> bool:
+    def save(self, step: int, replica: Replica) -> None:
         """Write the state after `step` steps, through to the disk; the older file stays until the new one is whole."""
         made = self._path.with_suffix(".part")
         with made.open("wb") as file:
@@ -26,7 +26,6 @@ class Checkpoint:
             file.flush()
             os.fsync(file.fileno())
         made.rename(self._path)
-        return True
 
     def load_into(self, replica: Replica, device: torch.device) -> int:
         """Let the replica go on from the file; return the steps that are in it, 0 where there is none yet."""

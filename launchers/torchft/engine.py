@@ -81,7 +81,9 @@ class TorchFtEngine(TrainingEngine):
 
     def command(self, config: TrainingConfig, dims: ParallelDims) -> Command:
         """Return the command of the supervisor, which starts the replicas, some of them several times."""
-        return module(config, [SUPERVISOR, "{folder}"])
+        started = module(config, [SUPERVISOR, "{folder}"])
+        # torchft logs each quorum of each step otherwise.
+        return started.model_copy(update={"env": {"RUST_LOG": "warn"} | started.env})
 
 
 def _beyond_replicas(techniques: Techniques) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Protocol
@@ -14,12 +13,13 @@ from torch.nn.parallel import DistributedDataParallel
 
 from llmexp.launchers.rank.frame import join_group
 from llmexp.launchers.torchft.lives import LIGHTHOUSE, LOOPBACK
+from llmexp.launchers.torchft.loopback_store import served_store
 
 State = dict[str, Any]
 # A peer that has died is seen by its closed connection; this is for one that hangs.
 PATIENCE = timedelta(minutes=10)
 # Buffers are equal on all replicas and never change, and weights are seeded alike.
-_PLAIN = {"gradient_as_bucket_view": True, "broadcast_buffers": False, "init_sync": False}
+_PLAIN: dict[str, Any] = {"gradient_as_bucket_view": True, "broadcast_buffers": False, "init_sync": False}
 
 
 class Group(Protocol):
@@ -87,7 +87,7 @@ class HealingGroup:
         on_gpu = device.type == "cuda"
         self.backend = "torchft-nccl" if on_gpu else "torchft-gloo"
         self.replicas, self.healed, self._size, self._take = 0, False, size, take
-        self._store, port = _own_store()
+        self._store, port = served_store()
         self._manager = torchft.Manager(
             pg=(torchft.ProcessGroupNCCL if on_gpu else torchft.ProcessGroupGloo)(timeout=PATIENCE),
             load_state_dict=self._heal,
@@ -155,13 +155,3 @@ def _averaged(manager: Any, bucket: distributed.GradBucket) -> torch.futures.Fut
     done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
     done.set_result(bucket.buffer())
     return done
-
-
-def _own_store() -> tuple[Any, int]:
-    """Serve a store of this replica alone, where torchft's replicas find each other, on the loopback."""
-    server = socket.create_server((LOOPBACK, 0))
-    port = server.getsockname()[1]
-    store = distributed.TCPStore(  # type: ignore[attr-defined]
-        LOOPBACK, port, is_master=True, wait_for_workers=False, master_listen_fd=server.detach()
-    )
-    return store, port

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 from llmexp.launchers.torchft.account import settle
 from llmexp.launchers.torchft.engine import HEARTBEAT, KILLS, RECOVERY
 from llmexp.launchers.torchft.lives import KILLS_LEFT, LIFE, LIGHTHOUSE, LOOPBACK, read_steps
+from llmexp.launchers.torchft.loopback_store import served_store
 from llmexp.record.process import die_with_parent
 from llmexp.training.plan.training_plan import TrainingPlan
 
@@ -36,7 +36,7 @@ class Replicas:
     def __init__(self, plan: TrainingPlan, folder: Path) -> None:
         self._plan, self._folder, self._size = plan, folder, plan.dims.dp
         self._heals = plan.engine_config[RECOVERY] == "heal"
-        self._meeting = Lighthouse(plan) if self._heals else Store()
+        self._meeting = Lighthouse(plan) if self._heals else Stores()
         self._kills_left: list[int] = list(plan.engine_config[KILLS])
         self._lives = [0] * self._size
         self._running: dict[int, int] = {}
@@ -112,25 +112,23 @@ class Lighthouse:
         return {LIGHTHOUSE: f"http://{LOOPBACK}:{port}"}
 
 
-class Store:
-    """The store in which torch's replicas meet anew in each life, as behind torchrun's agent."""
+class Stores:
+    """The stores in which torch's replicas meet, as behind torchrun's agent: a new one for each life.
+
+    An older one holds the addresses of the dead.
+    """
 
     def __init__(self) -> None:
-        from torch import distributed
-
-        server = socket.create_server((LOOPBACK, 0))
-        self._port = server.getsockname()[1]
-        self._store = distributed.TCPStore(  # type: ignore[attr-defined]
-            LOOPBACK, self._port, is_master=True, wait_for_workers=False, master_listen_fd=server.detach()
-        )
+        self._served: list[tuple[Any, int]] = []
 
     def variables(self, life: int) -> dict[str, str]:
-        """Return where replicas find it, and which meeting theirs is."""
+        """Return where replicas find the store of this life."""
+        if life == len(self._served):
+            self._served.append(served_store())
         return {
             "MASTER_ADDR": LOOPBACK,
-            "MASTER_PORT": str(self._port),
+            "MASTER_PORT": str(self._served[life][1]),
             "TORCHELASTIC_USE_AGENT_STORE": "True",
-            "TORCHELASTIC_RESTART_COUNT": str(life),
         }
 
 

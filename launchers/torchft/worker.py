@@ -11,7 +11,7 @@ import json
 import os
 import signal
 import time
-from typing import NoReturn, TextIO
+from typing import Any, TextIO
 
 import torch
 
@@ -25,6 +25,7 @@ from llmexp.launchers.torchft.engine import CHECKPOINTS, RECOVERY
 from llmexp.launchers.torchft.groups import FixedGroup, HealingGroup
 from llmexp.launchers.torchft.lives import KILLS_LEFT, LIFE, StepRecord, steps_path
 from llmexp.launchers.torchft.replica import Replica
+from llmexp.launchers.torchft.samples_file import SamplesFile
 from llmexp.launchers.training.engine_kinds import SteppingEngine
 from llmexp.launchers.training.frame import train
 from llmexp.launchers.training.measuring import sequences_of
@@ -41,7 +42,7 @@ class Life:
 
     def __init__(self, plan: TrainingPlan, rank: Rank, device: torch.device) -> None:
         self._plan, self._rank, self._device = plan, rank, device
-        self._life = int(os.environ[LIFE])
+        self.number = int(os.environ[LIFE])
         self._kills: list[int] = json.loads(os.environ[KILLS_LEFT])
         self._every: int | None = plan.engine_config[CHECKPOINTS]
         self._checkpoint = Checkpoint(rank.folder)
@@ -51,6 +52,8 @@ class Life:
         # A wall clock that is set while a step runs must not change the step's length.
         self._unix_s = time.time() - time.perf_counter()
         self._last = plan.config.measure.warmup_steps + plan.config.measure.steps
+        self._samples = SamplesFile(rank, self._last)
+        self._begun_s = self._samples.origin_s or self._now_s()
         self.time_to_first_step_s = 0.0
 
     def join(self) -> None:
@@ -63,45 +66,44 @@ class Life:
         place = self._rank.index, self._rank.world_size
         healing = HealingGroup(place, self._device, self.replica.state, self.replica.load)
         self.replica.join(healing)
-        if self._life == 0:
+        if self.number == 0:
             healing.meet()
 
     def run(self) -> StateWatch:
         """Take steps until all are committed and all replicas have part; return what the first one saw of the state."""
         group, watch = self.replica.group, StateWatch(self.replica, self._device)
         engine: SteppingEngine | StateWatch = watch
-        with steps_path(self._rank.folder, self._rank.index).open("a") as steps, self._samples() as samples:
+        with steps_path(self._rank.folder, self._rank.index).open("a") as steps, self._samples as samples:
             while group.step < self._last or group.replicas < self._rank.world_size:
                 self._take(engine, steps, samples)
                 if engine is watch:
                     engine, self.time_to_first_step_s = self.replica, self._rank.seconds_since_start()
+            samples.catch_up(self._last)
         return watch
 
-    def _samples(self) -> TextIO:
-        return self._rank.samples_path.open("a")
-
-    def _take(self, engine: SteppingEngine | StateWatch, steps: TextIO, samples: TextIO) -> None:
+    def _take(self, engine: SteppingEngine | StateWatch, steps: TextIO, samples: SamplesFile) -> None:
         """Take a step and write what came of it."""
-        group, begun = self.replica.group, self.replica.group.step
-        passes = passes_of(
-            self._sequences, begun, (self._rank.index, self._rank.world_size), self._plan.batch, self._device
-        )
-        record = StepRecord(step=begun, life=self._life, began_s=self._now_s())
+        group, place = self.replica.group, (self._rank.index, self._rank.world_size)
+        record = StepRecord(step=group.step, life=self.number, began_s=self._now_s())
+        passes = passes_of(self._sequences, record.step, place, self._plan.batch, self._device)
         losses = train_step(engine, passes, lambda phase: self._die(record, steps) if phase == "forward" else None)
         loss = float(torch.stack(list(losses)).mean())
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
-        ended = {"ended_s": self._now_s(), "replicas": group.replicas, "healed": group.healed, "step": begun}
-        if group.replicas:
-            # Healing makes the count jump: the step was that of the others.
-            ended["step"] = group.step - 1
-            if not group.healed:
-                ended["sample"] = self._sample(record, passes, loss, self._now_s())
-        if group.replicas and self._every and group.step % self._every == 0:
-            ended["checkpoint"] = self._rank.index == 0 and self._checkpoint.save(group.step, self.replica)
-        _write(record.model_copy(update=ended), steps)
-        if sample := ended.get("sample"):
-            _write(sample, samples)
+        record = record.model_copy(update=self._outcome())
+        if group.replicas and not group.healed:
+            record.sample = self._sample(record, passes, loss)
+            samples.write(record.sample)
+        if group.replicas and self._rank.index == 0 and self._every and group.step % self._every == 0:
+            self._checkpoint.save(group.step, self.replica)
+            record.checkpoint = True
+        _write(record, steps)
+
+    def _outcome(self) -> dict[str, Any]:
+        """Return what the group made of the step; healing makes the count jump, as the step was that of the others."""
+        group = self.replica.group
+        found = {"ended_s": self._now_s(), "replicas": group.replicas, "healed": group.healed}
+        return found | ({"step": group.step - 1} if group.replicas else {})
 
     def _die(self, record: StepRecord, steps: TextIO) -> None:
         """End this process as a lost machine would, where the step is one to die in."""
@@ -109,23 +111,23 @@ class Life:
             _write(record, steps)
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def _sample(self, record: StepRecord, passes: list[MicroBatch], loss: float, ended_s: float) -> StepSample:
+    def _sample(self, record: StepRecord, passes: list[MicroBatch], loss: float) -> StepSample:
+        assert record.ended_s
         warmup = record.step < self._plan.config.measure.warmup_steps
         squares = [batch.record_squares for batch in passes]
-        known = [count for count in squares if count is not None]
         return StepSample(
             index=record.step,
             warmup=warmup,
-            t_start_s=record.began_s - self._unix_s,
-            t_end_s=ended_s - self._unix_s,
+            t_start_s=record.began_s - self._begun_s,
+            t_end_s=record.ended_s - self._begun_s,
             positions=sum(batch.positions for batch in passes),
             real_tokens=sum(batch.real_tokens for batch in passes),
             samples=sum(batch.samples for batch in passes),
-            record_squares=sum(known) if len(known) == len(squares) else None,
+            record_squares=None if None in squares else sum(filter(None, squares)),
             bounded_squares=sum(batch.bounded_squares for batch in passes),
             loss=loss,
             sequences=digest_text(int(digest_of(passes))) if warmup else None,
-            at_s=round(ended_s, 6),
+            at_s=record.ended_s,
             memory_bytes=self._memory_bytes(),
         )
 
@@ -133,7 +135,7 @@ class Life:
         return self._unix_s + time.perf_counter()
 
 
-def _write(record: StepRecord | StepSample, file: TextIO) -> None:
+def _write(record: StepRecord, file: TextIO) -> None:
     file.write(record.model_dump_json() + "\n")
     file.flush()
 
@@ -159,18 +161,14 @@ def work(plan: TrainingPlan, rank: Rank) -> TrainingSummary:
         parameters=replica.parameters,
         trainable_parameters=replica.trainable_parameters,
         state_bytes=watch.count.state,
-        largest_update=watch.count.largest_update,
+        # The first step of a later life is not the first of the training.
+        largest_update=None if life.number else watch.count.largest_update,
         what_ran=found | weights_that_ran(plan.config),
         environment=environment,
         **peaks.summary(),
     )
 
 
-def main() -> NoReturn:
-    """Live; never return."""
-    train(work)
-
-
 if __name__ == "__main__":
     end_imports()
-    main()
+    train(work)

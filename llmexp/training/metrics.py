@@ -20,6 +20,7 @@ from llmexp.record.flops import Flops
 from llmexp.record.samples import Energy, StepSample
 from llmexp.training import flops
 from llmexp.training.convergence import curve_of
+from llmexp.training.failure_metrics import FAILURE_METRICS
 from llmexp.training.memory_metrics import add_memory
 from llmexp.training.over_steps import loss_of, mean_of, phase_time, rate_of, skipped_of, tflops_of
 from llmexp.training.repeats import RunConstants, TrainingRepeat
@@ -234,6 +235,7 @@ def tokens_per_joule(repeat: TrainingRepeat, facts: RunConstants) -> Measurement
 
 
 add_memory(METRICS)
+METRICS.update(FAILURE_METRICS)
 
 
 @metric("nats")

@@ -13,6 +13,7 @@ from llmexp.report.columns import Column
 from llmexp.report.notes import ending_note, mark
 from llmexp.report.ratio import RateRatio
 from llmexp.report.row import OOM
+from llmexp.training.failure_metrics import FAILURE_METRICS
 from llmexp.training.metrics import METRICS
 from llmexp.training.outside_metrics import outside_metrics
 from llmexp.training.report.converged import DIVERGED
@@ -71,6 +72,9 @@ def _measured(report: TrainingSection) -> Iterator[Column]:
     yield _finetuned(report, "trainable_parameters")
     yield _column(report, "peak in", lambda row: row.peak_phase, 2)
     yield _metric(report, "step_time_s")
+    for spec in FAILURE_METRICS.values():
+        if spec.column:
+            yield report.metric_column(spec)
 
 
 def _compared(report: TrainingSection) -> Iterator[Column]:
