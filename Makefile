@@ -85,15 +85,15 @@ help:  ## list the targets
 run: $(VENV)/.installed-train,serve  ## install into .venv, measure the first sweep, print its table
 	@$(BIN)/python -m llmexp +experiment=first_run
 
-test: $(VENV)/.installed-train,megatron,serve,slurm,dev  ## run the quick tests: those that would be the first to fail
+test: $(VENV)/.installed-train,megatron,torchft,serve,slurm,dev  ## run the quick tests: those that would be the first to fail
 	@$(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder
 
-test-slow: $(VENV)/.installed-train,megatron,serve,slurm,dev  ## run what make test leaves out because it takes long
+test-slow: $(VENV)/.installed-train,megatron,torchft,serve,slurm,dev  ## run what make test leaves out because it takes long
 	@$(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder -m 'slow and not gpu and not slurm and not sweep'
 
 test-all: test test-slow  ## run all tests that need no GPU
 
-test-sweeps: $(VENV)/.installed-train,megatron,serve,slurm,dev  ## run the tests that measure whole experiments, some fifteen to twenty minutes more
+test-sweeps: $(VENV)/.installed-train,megatron,torchft,serve,slurm,dev  ## run the tests that measure whole experiments, some fifteen to twenty minutes more
 	@$(BIN)/python -m pytest -n $(WORKERS) -m sweep
 
 # What depends most on the libraries' versions. What they deprecate in each other is no matter of ours.
@@ -103,7 +103,7 @@ test-older: .installed-older  ## run a part of the tests, and ranks, with the ol
 	  tests/report/test_plots.py tests/report/test_terminal.py tests/launchers/models/test_building.py tests/sweep/search
 	@$(OLDER)/bin/python -m llmexp method=Q,F+R+Z3+O model=tiny hardware=cpu measure=smoke tracking=none rerun=all sweep.outputs=$(OLDER)/outputs
 
-lint: $(VENV)/.installed-train,megatron,serve,slurm,dev  ## ruff, mypy, and proselint for the documentation
+lint: $(VENV)/.installed-train,megatron,torchft,serve,slurm,dev  ## ruff, mypy, and proselint for the documentation
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/proselint --config .proselintrc.json check README.md CONTRIBUTING.md SECURITY.md docs
@@ -119,7 +119,7 @@ reference: $(VENV)/.installed-train,megatron,serve  ## write docs/reference: key
 bench: $(VENV)/.installed-train,megatron,serve  ## measure the program's own cost against its limits
 	@$(BIN)/python -m benchmarks
 
-chaos: $(VENV)/.installed-train,megatron,serve,slurm,dev  ## break sweeps at random points, 200 times, and check that nothing is lost
+chaos: $(VENV)/.installed-train,megatron,torchft,serve,slurm,dev  ## break sweeps at random points, 200 times, and check that nothing is lost
 	@$(BIN)/python -m chaos --faults $(FAULTS) --seed $(SEED)
 
 gpu: $(VENV)/.installed-train,serve,dev  ## run the tests marked gpu, then measure tables on one GPU here, into docs/results
@@ -152,7 +152,7 @@ serve-venv: .serve-$(SERVER)  ## make an environment for a server: vLLM, or with
 compress-venv: $(COMPRESSOR)/.installed-$(LLMCOMPRESSOR_VERSION) $(VENV)/.installed-train,compress  ## make an environment for llm-compressor, and install what reads its models into .venv
 	@du -sh $(COMPRESSOR) | awk '{ print "llm-compressor $(LLMCOMPRESSOR_VERSION) is in $(COMPRESSOR): " $$1 "B" }'
 
-slurm-test: slurm-packages $(VENV)/.installed-train,megatron,serve,slurm,dev  ## bring up a SLURM cluster on this host (as root; installs Debian's packages) and run the tests marked slurm
+slurm-test: slurm-packages $(VENV)/.installed-train,megatron,torchft,serve,slurm,dev  ## bring up a SLURM cluster on this host (as root; installs Debian's packages) and run the tests marked slurm
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(VENV)/constraints.txt --no-deps hydra-submitit-launcher
 	@$(BIN)/python -m pytest -m '$(SLURM_TESTS)' tests/slurm tests/chaos
 

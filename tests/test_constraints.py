@@ -11,7 +11,7 @@ from packaging.version import Version
 
 ROOT = Path(__file__).parents[1]
 # The extras that are tested with each set; a server is tested with the newer versions only.
-SETS = {"constraints.txt": ("train", "serve", "dev"), "constraints-older.txt": ("train", "dev")}
+SETS = {"constraints.txt": ("train", "torchft", "serve", "dev"), "constraints-older.txt": ("train", "dev")}
 
 
 def direct(file: str = "constraints-older.txt") -> list[Requirement]:

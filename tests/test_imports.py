@@ -73,6 +73,7 @@ ONLY_IN = {
     "safetensors": ("launchers",),
     "gguf": ("launchers.serving.weights.gguf_writer", "launchers.serving.server.reported_memory"),
     "megatron": ("launchers.megatron",),
+    "torchft": ("launchers.torchft",),
     "mlflow": ("record.mlflow",),
     "tensorboard": ("record.trackers.tensorboard",),
     "wandb": ("record.trackers.wandb",),
@@ -107,6 +108,7 @@ OF_ONE_ENGINE = (
     "launchers.compress",
     "launchers.deepspeed",
     "launchers.torch_native",
+    "launchers.torchft",
     "launchers.megatron",
     "launchers.script",
     "launchers.micro",
@@ -117,7 +119,8 @@ OF_ONE_ENGINE = (
 OF_ONE_TASK = {
     "training": (
         "paper",
-        *(f"launchers.{room}" for room in ("deepspeed", "megatron", "script", "torch_native", "training")),
+        *(f"launchers.{room}" for room in ("deepspeed", "megatron", "script", "torch_native", "torchft")),
+        "launchers.training",
         *(f"launchers.{room}" for room in ("data", "models", "tracing")),
     ),
     "serving": ("paper", "launchers.serving"),

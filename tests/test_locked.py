@@ -37,7 +37,7 @@ def asked_for() -> set[str]:
         map(
             Requirement,
             project["dependencies"]
-            + [one for extra in ("train", "megatron", "serve", "slurm", "dev") for one in extras[extra]],
+            + [one for extra in ("train", "megatron", "torchft", "serve", "slurm", "dev") for one in extras[extra]],
         )
     )
     found: set[str] = set()
@@ -89,7 +89,7 @@ def test_all_that_llmexp_and_its_extras_require_is_locked() -> None:
 
 @pytest.mark.parametrize("torch", ["cpu", "cuda"])
 def test_locked_installs_by_hash_alone(tmp_path: Path, torch: str) -> None:
-    goals = [f"{tmp_path}/venv/.installed-{extras}" for extras in ("train", "train,megatron,serve,slurm,dev")]
+    goals = [f"{tmp_path}/venv/.installed-{extras}" for extras in ("train", "train,megatron,torchft,serve,slurm,dev")]
     text = recipe("LOCKED=1", f"VENV={tmp_path}/venv", f"TORCH={torch}", *goals)
     installs = re.findall(r"-m pip install .*", text)
     own = [one for one in installs if "--editable" in one]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from llmexp.launchers.torchft.replica import Replica
 
 
-class Checkpoint:
+class CheckpointFile:
     """The newest whole checkpoint of a repeat, one file in its folder."""
 
     def __init__(self, folder: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 from llmexp.errors import ConfigError, unknown
 from llmexp.launch.commands import module
+from llmexp.launchers.torchft.lives import CHECKPOINTS, HEARTBEAT, KILLS, RECOVERY
 from llmexp.method import Techniques
 from llmexp.record.plan import Command
 from llmexp.record.samples import RecoveryKind
@@ -24,7 +25,6 @@ from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.memory import Storage
 
 SUPERVISOR = "llmexp.launchers.torchft.supervisor"
-RECOVERY, KILLS, CHECKPOINTS, HEARTBEAT = "recovery", "kill_at_steps", "checkpoint_every_steps", "heartbeat_timeout_s"
 # torchft's own default for how long a silent replica counts as alive.
 DEFAULTS: Mapping[str, Any] = {RECOVERY: "heal", KILLS: [], CHECKPOINTS: None, HEARTBEAT: 5.0}
 

@@ -56,7 +56,7 @@ class FixedGroup:
     def __init__(self, size: int, device: torch.device) -> None:
         join_group(device)
         self._device = device
-        self.backend, self.replicas, self.step = distributed.get_backend(), size, 0
+        self.backend, self.replicas, self.step = str(distributed.get_backend()), size, 0
 
     def wrapped(self, module: nn.Module) -> DistributedDataParallel:
         """Return the module in torch's DDP."""
@@ -149,7 +149,7 @@ class HealingGroup:
         self.healed = True
 
 
-def _averaged(manager: Any, bucket: distributed.GradBucket) -> torch.futures.Future[torch.Tensor]:
+def _averaged(manager: Any, bucket: Any) -> torch.futures.Future[torch.Tensor]:
     """Average a bucket over the quorum; torchft keeps an error to itself until the step is to be committed."""
     manager.allreduce(bucket.buffer()).wait()
     done: torch.futures.Future[torch.Tensor] = torch.futures.Future()

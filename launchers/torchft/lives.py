@@ -6,6 +6,8 @@ from pathlib import Path
 
 from llmexp.record.samples import Record, StepSample, read_samples
 
+# The engine's options.
+RECOVERY, KILLS, CHECKPOINTS, HEARTBEAT = "recovery", "kill_at_steps", "checkpoint_every_steps", "heartbeat_timeout_s"
 LOOPBACK = "127.0.0.1"
 # Variables of a replica: where the supervisor's lighthouse answers, which process of its rank it is, from 0, and the
 # steps in which it is still to die, as JSON.
@@ -38,3 +40,11 @@ def read_steps(folder: Path, rank: int) -> list[StepRecord]:
     """Return what the replica wrote, in all its lives; empty before its first step."""
     path = steps_path(folder, rank)
     return read_samples(path, StepRecord) if path.exists() else []
+
+
+def cut_last_line(path: Path) -> None:
+    """Remove a last line that a kill left unfinished, before another life appends its own."""
+    if not path.exists():
+        return
+    with path.open("r+b") as file:
+        file.truncate(file.read().rfind(b"\n") + 1)

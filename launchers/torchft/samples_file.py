@@ -8,11 +8,11 @@ trained it, and no positions.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from statistics import fmean
 from types import TracebackType
 
 from llmexp.launchers.rank.frame import Rank
+from llmexp.launchers.torchft.lives import cut_last_line
 from llmexp.record.samples import StepSample, read_samples
 
 _NOTHING = dict.fromkeys(("positions", "real_tokens", "samples", "record_squares", "bounded_squares"), 0)
@@ -25,7 +25,8 @@ class SamplesFile:
         self._path, self._last = rank.samples_path, last
         self._of_others = [rank.folder / f"samples.{other}.jsonl" for other in range(rank.world_size)]
         self._of_others.remove(self._path)
-        written = whole_lines(self._path)
+        cut_last_line(self._path)
+        written = read_samples(self._path, StepSample) if self._path.exists() and self._path.stat().st_size else []
         self._next = written[-1].index + 1 if written else 0
         self.origin_s = written[0].at_s - written[0].t_end_s if written and written[0].at_s else None
         self._file = self._path.open("a")
@@ -67,15 +68,3 @@ class SamplesFile:
         self._file.write(sample.model_dump_json() + "\n")
         self._file.flush()
         self._next = sample.index + 1
-
-
-def whole_lines(path: Path) -> list[StepSample]:
-    """Return the samples of a file, and cut off a last line that a kill left unfinished."""
-    if not path.exists():
-        return []
-    content = path.read_bytes()
-    whole = content.rfind(b"\n") + 1
-    if whole < len(content):
-        with path.open("r+b") as file:
-            file.truncate(whole)
-    return read_samples(path, StepSample) if whole else []

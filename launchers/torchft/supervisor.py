@@ -13,8 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from llmexp.launchers.torchft.account import settle
-from llmexp.launchers.torchft.engine import HEARTBEAT, KILLS, RECOVERY
-from llmexp.launchers.torchft.lives import KILLS_LEFT, LIFE, LIGHTHOUSE, LOOPBACK, read_steps
+from llmexp.launchers.torchft.lives import (
+    HEARTBEAT,
+    KILLS,
+    KILLS_LEFT,
+    LIFE,
+    LIGHTHOUSE,
+    LOOPBACK,
+    RECOVERY,
+    read_steps,
+)
 from llmexp.launchers.torchft.loopback_store import served_store
 from llmexp.record.process import die_with_parent
 from llmexp.training.plan.training_plan import TrainingPlan
@@ -38,7 +46,7 @@ class Replicas:
         self._heals = plan.engine_config[RECOVERY] == "heal"
         self._meeting = Lighthouse(plan) if self._heals else Stores()
         self._kills_left: list[int] = list(plan.engine_config[KILLS])
-        self._lives = [0] * self._size
+        self._lives, self._dies = [0] * self._size, self._size - 1
         self._running: dict[int, int] = {}
 
     def run(self) -> None:
@@ -47,8 +55,8 @@ class Replicas:
         while self._running:
             pid, status = os.wait()
             code, rank = os.waitstatus_to_exitcode(status), self._running.pop(pid)
-            if code == -signal.SIGKILL and self._was_to_die(rank):
-                self._recover(rank)
+            if code and self._explains(rank):
+                self._recover()
             elif code:
                 raise DeathError(f"rank {rank} ended with exit code {code}")
 
@@ -59,20 +67,22 @@ class Replicas:
         while self._running:
             self._running.pop(os.wait()[0])
 
-    def _recover(self, rank: int) -> None:
-        print(f"replica {rank} was killed in step {self._kills_left.pop(0)}", flush=True)
+    def _explains(self, rank: int) -> bool:
+        """Tell whether the death that was asked for is why this replica ended; torch's others end with the one."""
+        steps = read_steps(self._folder, self._dies)
+        died = bool(steps) and steps[-1].ended_s is None and steps[-1].life == self._lives[self._dies] - 1
+        return died and (rank == self._dies or not self._heals)
+
+    def _recover(self) -> None:
+        print(f"replica {self._dies} was killed, as step {self._kills_left.pop(0)} asked for", flush=True)
         if self._heals:
-            self._start([rank])
+            self._start([self._dies])
             return
         self.stop()
         # They say that a peer is gone, which was the point.
         for failure in self._folder.glob("failure.*.json"):
             failure.unlink()
         self._start(range(self._size))
-
-    def _was_to_die(self, rank: int) -> bool:
-        steps = read_steps(self._folder, rank)
-        return bool(self._kills_left and steps) and steps[-1].ended_s is None
 
     def _start(self, ranks: Iterable[int]) -> None:
         for rank in ranks:
@@ -82,14 +92,13 @@ class Replicas:
             self._lives[rank] += 1
 
     def _place(self, rank: int) -> dict[str, str]:
-        dies = rank == self._size - 1
         return {
             "RANK": str(rank),
             "LOCAL_RANK": str(rank),
             "WORLD_SIZE": str(self._size),
             "LOCAL_WORLD_SIZE": str(self._size),
             LIFE: str(self._lives[rank]),
-            KILLS_LEFT: str(self._kills_left if dies else []),
+            KILLS_LEFT: str(self._kills_left if rank == self._dies else []),
         }
 
 

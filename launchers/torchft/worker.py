@@ -20,10 +20,17 @@ from llmexp.launchers.models.weights import weights_that_ran
 from llmexp.launchers.rank.binding import bind_beside
 from llmexp.launchers.rank.frame import Rank, device_of
 from llmexp.launchers.rank.versions import rank_environment
-from llmexp.launchers.torchft.checkpoint import Checkpoint
-from llmexp.launchers.torchft.engine import CHECKPOINTS, RECOVERY
+from llmexp.launchers.torchft.checkpoint import CheckpointFile
 from llmexp.launchers.torchft.groups import FixedGroup, HealingGroup
-from llmexp.launchers.torchft.lives import KILLS_LEFT, LIFE, StepRecord, steps_path
+from llmexp.launchers.torchft.lives import (
+    CHECKPOINTS,
+    KILLS_LEFT,
+    LIFE,
+    RECOVERY,
+    StepRecord,
+    cut_last_line,
+    steps_path,
+)
 from llmexp.launchers.torchft.replica import Replica
 from llmexp.launchers.torchft.samples_file import SamplesFile
 from llmexp.launchers.training.engine_kinds import SteppingEngine
@@ -45,7 +52,7 @@ class Life:
         self.number = int(os.environ[LIFE])
         self._kills: list[int] = json.loads(os.environ[KILLS_LEFT])
         self._every: int | None = plan.engine_config[CHECKPOINTS]
-        self._checkpoint = Checkpoint(rank.folder)
+        self._checkpoint = CheckpointFile(rank.folder)
         self.replica = Replica(plan, device)
         self._sequences = sequences_of(plan, self.replica.vocab_size)
         self._memory_bytes = memory.current_bytes(device)
@@ -73,7 +80,9 @@ class Life:
         """Take steps until all are committed and all replicas have part; return what the first one saw of the state."""
         group, watch = self.replica.group, StateWatch(self.replica, self._device)
         engine: SteppingEngine | StateWatch = watch
-        with steps_path(self._rank.folder, self._rank.index).open("a") as steps, self._samples as samples:
+        own = steps_path(self._rank.folder, self._rank.index)
+        cut_last_line(own)
+        with own.open("a") as steps, self._samples as samples:
             while group.step < self._last or group.replicas < self._rank.world_size:
                 self._take(engine, steps, samples)
                 if engine is watch:
