@@ -1,0 +1,105 @@
+"""Replicas that are really killed: they heal, or all start again, and end with equal weights."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from patience import HANG_S
+
+from llmexp.record.folder import RunFolder, find_runs
+from llmexp.record.result import RunResult, RunStatus
+from llmexp.record.samples import StepSample, TrainingSummary, read_samples
+
+torchft = pytest.importorskip("torchft")
+pytestmark = pytest.mark.ranks
+STEPS = 12
+WORDS = (
+    *("model=tiny", "hardware=cpu", "precision=fp32", "data.seq_len=32", "parallelism.dp=2"),
+    *("measure.warmup_steps=2", f"measure.steps={STEPS - 2}", "measure.profile=false", "measure.threads_per_rank=1"),
+)
+
+
+def run(folder: Path, *words: str) -> RunFolder:
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "COLUMNS": "300"}
+    command = [sys.executable, "-m", "llmexp", *WORDS, "tracking=none", *words]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=HANG_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (found,) = find_runs(folder / "outputs")
+    return found
+
+
+def samples(folder: RunFolder, rank: int) -> list[StepSample]:
+    return read_samples(folder.repeat(0) / f"samples.{rank}.jsonl", StepSample)
+
+
+def digests(folder: RunFolder) -> set[str]:
+    paths = [folder.repeat(0) / f"rank.{rank}.json" for rank in (0, 1)]
+    return {str(TrainingSummary.model_validate_json(path.read_text()).what_ran["state_digest"]) for path in paths}
+
+
+def measured(folder: RunFolder) -> dict[str, float]:
+    result = folder.result()
+    assert isinstance(result, RunResult)
+    return {name: metric.mean for name, metric in result.metrics.items() if metric}
+
+
+def losses(folder: RunFolder) -> list[list[float]]:
+    return [[one.loss for one in samples(folder, rank)] for rank in (0, 1)]
+
+
+@pytest.mark.long
+def test_a_killed_replica_heals_from_the_other_which_went_on(tmp_path: Path) -> None:
+    words = ("engine.options.kill_at_steps=[5]", "engine.options.heartbeat_timeout_s=1")
+    folder = run(tmp_path, "engine=torchft", *words)
+    found = measured(folder)
+    assert len(digests(folder)) == 1
+    assert (found["failures"], found["redone_steps"], found["measured_steps"]) == (1, 1, STEPS - 2)
+    assert found["lost_to_failures_s"] > 0.5, "the other one waits for the silence of a second"
+    assert 0 < found["goodput_share"] < 1
+    assert "killed, as step 5 asked for" in (folder.repeat(0) / "log.agent.txt").read_text()
+    ours, theirs = samples(folder, 0), samples(folder, 1)
+    assert [one.index for one in ours] == [one.index for one in theirs] == list(range(STEPS))
+    assert all(one.positions == 32 for one in ours)
+    assert all(one.positions == 32 for one in theirs[:5])
+    assert theirs[5].positions == 0
+    lives = [line for line in (folder.repeat(0) / "steps.1.jsonl").read_text().splitlines() if '"healed":true' in line]
+    assert len(lives) == 1, "whether within the measured window or after it"
+
+
+@pytest.mark.slow
+def test_undisturbed_and_restarted_runs_have_the_losses_of_torchs_replicas(tmp_path: Path) -> None:
+    restart = ("engine.options.recovery=restart", "engine.options.checkpoint_every_steps=3")
+    runs = {
+        "torch": ("engine=torch",),
+        "heal": ("engine=torchft",),
+        "restart": ("engine=torchft", *restart),
+        "killed": ("engine=torchft", *restart, "engine.options.kill_at_steps=[5,8]"),
+    }
+    for name in runs:
+        (tmp_path / name).mkdir()
+    folders = {name: run(tmp_path / name, *words) for name, words in runs.items()}
+    expected = losses(folders["torch"])
+    assert expected[0][-1] < expected[0][0]
+    for name in ("heal", "restart", "killed"):
+        assert losses(folders[name])[0] == pytest.approx(expected[0], abs=1e-6), name
+        assert losses(folders[name])[1] == pytest.approx(expected[1], abs=1e-6), name
+    assert digests(folders["heal"]) == digests(folders["restart"]) == digests(folders["killed"])
+    assert len(digests(folders["killed"])) == 1
+    found = measured(folders["killed"])
+    # Step 5 is killed after a checkpoint of 3 steps, step 8 after one of 6.
+    assert (found["failures"], found["redone_steps"], found["healed_replicas"]) == (2, 3 + 3, 0)
+    assert found["mean_replicas"] == 2
+    assert not (folders["killed"].repeat(0) / "checkpoint.pt").exists()
+
+
+@pytest.mark.slow
+def test_a_replica_that_ends_by_itself_ends_the_run(tmp_path: Path) -> None:
+    folder = run(tmp_path, "engine=torchft", "engine.options.kill_at_steps=[5]", "hardware.memory_limit_bytes=1000000")
+    result = folder.result()
+    assert result is not None
+    assert result.status is RunStatus.OOM
+    assert "was killed" not in (folder.repeat(0) / "log.agent.txt").read_text()
