@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from llmexp.report.control import control_lines
 from llmexp.report.legend import applying, how_measured, legend_of_runs, legend_of_signs, small
 from llmexp.report.signs import PARTLY_TRAINED
+from llmexp.training.failure_metrics import FAILURE_METRICS
 from llmexp.training.outside_metrics import outside_metrics
 from llmexp.training.report.converged import NAIVE, convergence_legend
 from llmexp.training.report.fairness import fairness
@@ -24,7 +25,7 @@ _PARTLY = f"{PARTLY_TRAINED} not full pre-training: 4-bit weights stay frozen, o
 def legend(report: TrainingSection) -> list[str]:
     """Return what the signs and headings that occur in this table mean, and what holds for all its runs."""
     return [
-        *applying(_of_speeds(report)),
+        *applying(_of_speeds(report) | _of_failures(report)),
         *legend_of_signs(report.rows),
         *applying(_of_costs(report) | _of_rows(report)),
         *report.beside.legend("signs"),
@@ -42,7 +43,7 @@ def legend(report: TrainingSection) -> list[str]:
 
 def explained(report: TrainingSection) -> list[str]:
     """Return the lines of the legend that say what headings mean, and how the runs were measured."""
-    headings = _of_speeds(report) | _of_costs(report) | _of_packages(report)
+    headings = _of_speeds(report) | _of_failures(report) | _of_costs(report) | _of_packages(report)
     return [*applying(headings), *report.beside.legend("values"), *how_measured(report.rows)]
 
 
@@ -50,6 +51,15 @@ def _of_speeds(report: TrainingSection) -> dict[str, bool]:
     return {
         "tokens/s: positions a second, padding included, over all ranks": any(row.rate for row in report.rows),
         "real tokens/s: the same without padding": report.has_padding,
+    }
+
+
+def _of_failures(report: TrainingSection) -> dict[str, bool]:
+    """Say what the columns of runs mean whose replicas die."""
+    return {
+        f"{spec.column.header}: {small(spec.help)}": any(row.metric(spec.name) for row in report.rows)
+        for spec in FAILURE_METRICS.values()
+        if spec.column
     }
 
 
