@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import fmean, median
 
-from llmexp.launchers.torchft.checkpoint import CheckpointFile
 from llmexp.launchers.torchft.lives import RECOVERY, StepRecord, read_steps
 from llmexp.record.result import to_json
 from llmexp.record.samples import Failure, RankFailure, Recovery, TrainingSummary
@@ -25,7 +24,6 @@ def settle(plan: TrainingPlan, folder: Path) -> int:
 
     Replicas whose weights differ in the end are a failure of rank 0.
     """
-    CheckpointFile(folder).remove()
     ranks = range(plan.dims.dp)
     summaries = [TrainingSummary.model_validate_json((folder / f"rank.{rank}.json").read_text()) for rank in ranks]
     digests = {str(summary.what_ran.get("state_digest")) for summary in summaries}

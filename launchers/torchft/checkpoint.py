@@ -34,7 +34,3 @@ class CheckpointFile:
         found = torch.load(self._path, map_location=device, weights_only=True)
         replica.load(found)
         return int(found["step"])
-
-    def remove(self) -> None:
-        """Remove the file, which is as large as the training state."""
-        self._path.unlink(missing_ok=True)

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, get_args
 
 from llmexp.errors import ConfigError, unknown
 from llmexp.launch.commands import module
 from llmexp.launchers.torchft.lives import CHECKPOINTS, HEARTBEAT, KILLS, RECOVERY
 from llmexp.method import Techniques
-from llmexp.record.plan import Command
+from llmexp.record.plan import Command, RunPlan
 from llmexp.record.samples import RecoveryKind
 from llmexp.training.config import TrainingConfig
 from llmexp.training.engine import FLASH_PACKAGES, TrainingEngine
@@ -35,7 +36,7 @@ class TorchFtEngine(TrainingEngine):
     name = "torchft"
     launchers = ("spawn",)
     builds_transformers = True
-    modules = ("torch", "transformers", "accelerate", "torchft")
+    modules = ("torch", "transformers", "accelerate")
     extras = "train,torchft"
     distributions = ("torchft", "torch", "transformers", *FLASH_PACKAGES)
 
@@ -51,6 +52,11 @@ class TorchFtEngine(TrainingEngine):
         if lacks:
             return f"engine=torchft: {lacks}"
         return misdeclared_moments(config) or flash_without_bf16(config, techniques)
+
+    def needed_modules(self, config: TrainingConfig) -> tuple[str, ...]:
+        """Return torchft too where replicas heal."""
+        heals = config.engine.options.get(RECOVERY, DEFAULTS[RECOVERY]) == "heal"
+        return super().needed_modules(config) + ("torchft",) * heals
 
     def storage(self, config: TrainingConfig, techniques: Techniques) -> Storage:
         """Describe DDP's state: gradients are views of its buckets, which stay."""
@@ -78,6 +84,11 @@ class TorchFtEngine(TrainingEngine):
     def known_options(self, config: TrainingConfig, native: Mapping[str, Any]) -> Collection[str] | None:
         """Return the engine's own options, which `native_config` has checked."""
         return tuple(DEFAULTS)
+
+    def clean_up(self, plan: RunPlan, folder: Path) -> None:
+        """Remove checkpoints, which are as large as the training state."""
+        for left in folder.glob("repeat.*/checkpoint.*"):
+            left.unlink()
 
     def command(self, config: TrainingConfig, dims: ParallelDims) -> Command:
         """Return the command of the supervisor, which starts the replicas, some of them several times."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from llmexp.errors import ConfigError
+from llmexp.registry import get_engine
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.short_run import pilot
 
@@ -80,6 +82,21 @@ def test_what_replicas_lack_is_a_skip_with_the_reason(
 def test_recoveries_and_deaths_are_other_runs(torchft_plan: Callable[..., TrainingPlan]) -> None:
     chosen: list[dict[str, Any]] = [{}, {"kill_at_steps": [4]}, {"recovery": "restart", "checkpoint_every_steps": 2}]
     assert len({torchft_plan(options=options).id for options in chosen}) == 3
+
+
+@pytest.mark.parametrize(("recovery", "needs"), [("heal", True), ("restart", False)])
+def test_only_healing_needs_torchft(torchft_plan: Callable[..., TrainingPlan], recovery: str, needs: bool) -> None:
+    config = torchft_plan(options={"recovery": recovery}).config
+    assert ("torchft" in get_engine("pretrain", "torchft").needed_modules(config)) is needs
+
+
+def test_checkpoints_go_with_the_run_that_wrote_them(torchft_plan: Callable[..., TrainingPlan], tmp_path: Path) -> None:
+    kept = tmp_path / "repeat.0" / "samples.0.jsonl"
+    kept.parent.mkdir()
+    for name in ("samples.0.jsonl", "checkpoint.pt", "checkpoint.part"):
+        (kept.parent / name).write_text("")
+    get_engine("pretrain", "torchft").clean_up(torchft_plan(), tmp_path)
+    assert list(kept.parent.iterdir()) == [kept]
 
 
 def test_a_pilot_of_few_steps_kills_nobody(torchft_plan: Callable[..., TrainingPlan]) -> None:
