@@ -56,6 +56,11 @@ class Replica:
             self.optimizer.step()
         self.optimizer.zero_grad()
 
+    def pass_alone(self, batch: MicroBatch) -> None:
+        """Do a pass whose gradients are averaged with nobody and dropped, for a profiler."""
+        self.module(**model_inputs(batch)).loss.backward()
+        self.optimizer.zero_grad()
+
     def state(self) -> dict[str, Any]:
         """Return all that training goes on from."""
         return {"model": self.module.state_dict(), "optimizer": self.optimizer.state_dict()}

@@ -39,8 +39,10 @@ from llmexp.launchers.training.measuring import sequences_of
 from llmexp.launchers.training.state_watch import StateWatch
 from llmexp.measure import memory
 from llmexp.measure.batch import MicroBatch
+from llmexp.measure.kernels import KernelProbe
 from llmexp.measure.loop import digest_of, train_step
 from llmexp.record.samples import StepSample, TrainingSummary, digest_text
+from llmexp.record.what_ran import WhatRan
 from llmexp.training.plan.training_plan import TrainingPlan
 
 
@@ -89,6 +91,18 @@ class Life:
                     engine, self.time_to_first_step_s = self.replica, self._rank.seconds_since_start()
             samples.catch_up(self._last)
         return watch
+
+    def kernels(self) -> WhatRan:
+        """Say which kernels a pass runs, by a profiled one without the others that updates nothing."""
+        place, probe = (self._rank.index, self._rank.world_size), KernelProbe()
+        passes = passes_of(self._sequences, 0, place, self._plan.batch, self._device)
+        with probe.watch():
+            self.replica.pass_alone(passes[0])
+        return {
+            "attention_kernel": probe.attention,
+            "kernels": probe.costliest(),
+            "products_in": probe.products_in,
+        }
 
     def _take(self, engine: SteppingEngine | StateWatch, steps: TextIO, samples: SamplesFile) -> None:
         """Take a step and write what came of it."""
@@ -160,7 +174,7 @@ def work(plan: TrainingPlan, rank: Rank) -> TrainingSummary:
     watch = life.run()
     wall_s = time.perf_counter() - begun_s
     replica = life.replica
-    found = {"device": str(device), "state_digest": replica.digest(), **replica.what_ran()}
+    found = {"device": str(device), "state_digest": replica.digest(), **replica.what_ran(), **life.kernels()}
     environment = rank_environment(device, rank.folder) if rank.index == 0 else {}
     replica.group.leave()
     return TrainingSummary(

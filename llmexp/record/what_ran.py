@@ -50,6 +50,8 @@ class WhatRan(TypedDict, total=False):
     reduced_in: str
     """The type that gradients are added up in over ranks."""
     zero_stage: int
+    state_digest: str
+    """The SHA-256 of weights and moments at the end, where replicas die and come back."""
     overlap_comm: bool
     activation_offload_bytes: int
     disk_read_bytes: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,10 @@ from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.result import RunResult, RunStatus
 from llmexp.record.samples import StepSample, TrainingSummary, read_samples
 
-torchft = pytest.importorskip("torchft")
-pytestmark = pytest.mark.ranks
+pytestmark = [
+    pytest.mark.ranks,
+    pytest.mark.skipif(find_spec("torchft") is None, reason="torchft is not installed: pip install '.[torchft]'"),
+]
 STEPS = 12
 WORDS = (
     *("model=tiny", "hardware=cpu", "precision=fp32", "data.seq_len=32", "parallelism.dp=2"),
@@ -23,11 +26,11 @@ WORDS = (
 )
 
 
-def run(folder: Path, *words: str) -> RunFolder:
+def run(folder: Path, *words: str, code: int = 0) -> RunFolder:
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "COLUMNS": "300"}
     command = [sys.executable, "-m", "llmexp", *WORDS, "tracking=none", *words]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=HANG_S)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == code, done.stdout + done.stderr
     (found,) = find_runs(folder / "outputs")
     return found
 
@@ -54,8 +57,11 @@ def losses(folder: RunFolder) -> list[list[float]]:
 @pytest.mark.long
 def test_a_killed_replica_heals_from_the_other_which_went_on(tmp_path: Path) -> None:
     words = ("engine.options.kill_at_steps=[5]", "engine.options.heartbeat_timeout_s=1")
-    folder = run(tmp_path, "engine=torchft", *words)
+    folder = run(tmp_path, "engine=torchft", "method=F", *words)
     found = measured(folder)
+    result = folder.result()
+    assert result is not None
+    assert "flash" in str(result.what_ran["attention_kernel"])
     assert len(digests(folder)) == 1
     assert (found["failures"], found["redone_steps"], found["measured_steps"]) == (1, 1, STEPS - 2)
     assert found["lost_to_failures_s"] > 0.5, "the other one waits for the silence of a second"
@@ -81,7 +87,7 @@ def test_undisturbed_and_restarted_runs_have_the_losses_of_torchs_replicas(tmp_p
     }
     for name in runs:
         (tmp_path / name).mkdir()
-    folders = {name: run(tmp_path / name, *words) for name, words in runs.items()}
+    folders = {name: run(tmp_path / name, "method=F+R", *words) for name, words in runs.items()}
     expected = losses(folders["torch"])
     assert expected[0][-1] < expected[0][0]
     for name in ("heal", "restart", "killed"):
@@ -98,8 +104,10 @@ def test_undisturbed_and_restarted_runs_have_the_losses_of_torchs_replicas(tmp_p
 
 @pytest.mark.slow
 def test_a_replica_that_ends_by_itself_ends_the_run(tmp_path: Path) -> None:
-    folder = run(tmp_path, "engine=torchft", "engine.options.kill_at_steps=[5]", "hardware.memory_limit_bytes=1000000")
+    words = ("engine=torchft", "engine.options.kill_at_steps=[5]", "optimizer=adafactor")
+    folder = run(tmp_path, *words, "optimizer.target=torch.optim.NoSuchClass", code=1)
     result = folder.result()
     assert result is not None
-    assert result.status is RunStatus.OOM
+    assert result.status is RunStatus.FAILED
+    assert "NoSuchClass" in result.reason
     assert "was killed" not in (folder.repeat(0) / "log.agent.txt").read_text()
