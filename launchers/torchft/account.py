@@ -75,7 +75,7 @@ class KilledRun:
         )
 
     def _failures(self, step_s: float) -> Iterator[Failure]:
-        """Yield each death, and the time until training was as before; a death in between is part of it."""
+        """Yield each death with what it cost until training was as before, or the next death came."""
         deaths = [(record, rank) for rank, of_rank in enumerate(self._records) for record in of_rank if _died(record)]
         deaths = sorted((death for death in deaths if death[0].began_s < self._ended_s), key=lambda d: d[0].began_s)
         ends = [*(death.began_s for death, _ in deaths), self._ended_s][1:]

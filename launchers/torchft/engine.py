@@ -46,7 +46,7 @@ class TorchFtEngine(TrainingEngine):
             _beyond_replicas(techniques)
             or _other_dtypes(config)
             or _other_window(config)
-            or ("an optimizer that updates in backward cannot take a step back" * config.optimizer.fused_backward)
+            or _other_optimizer(config)
             or ("one machine holds all replicas: set hardware.nodes=1" if config.hardware.nodes > 1 else "")
         )
         if lacks:
@@ -115,6 +115,15 @@ def _other_dtypes(config: TrainingConfig) -> str:
     if len({precision.parameters, precision.gradients, precision.master, precision.moments}) == 1:
         return ""
     return f"precision={precision.name} has several dtypes of state: set precision=fp32 or precision=bf16_pure"
+
+
+def _other_optimizer(config: TrainingConfig) -> str:
+    chosen = config.optimizer
+    if chosen.fused_backward:
+        return f"optimizer={chosen.name} updates in backward, before a step is committed: set optimizer=adamw"
+    if chosen.rest is not None:
+        return f"optimizer={chosen.name} is two, whose states another replica cannot load: set optimizer=adamw"
+    return ""
 
 
 def _other_window(config: TrainingConfig) -> str:

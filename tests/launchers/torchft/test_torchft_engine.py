@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from planning import make_plan
 
 from llmexp.errors import ConfigError
 from llmexp.registry import get_engine
@@ -77,6 +78,16 @@ def test_what_replicas_lack_is_a_skip_with_the_reason(
 ) -> None:
     skip = torchft_plan(method, **changes).skip
     assert skip is None if reason is None else reason in str(skip)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "reason"),
+    [("muon", "optimizer=muon is two"), ("lomo", "optimizer=lomo updates in backward"), ("adafactor", None)],
+)
+def test_an_optimizer_without_a_state_to_hand_over_is_a_skip(optimizer: str, reason: str | None) -> None:
+    words = ("model=tiny", "hardware=cpu", "parallelism.dp=2", "precision=fp32", "measure.profile=false")
+    skip = make_plan("engine=torchft", *words, f"optimizer={optimizer}").skip
+    assert skip is None if reason is None else f"engine=torchft: {reason}" in str(skip)
 
 
 def test_recoveries_and_deaths_are_other_runs(torchft_plan: Callable[..., TrainingPlan]) -> None:
