@@ -81,6 +81,7 @@ _WORDS = {
         "memory.optimizer_folder=<folder> with method=Z3+O": "nvme nvmepath zeroinfinity diskoffload",
         "kernels.liger=true": "liger useliger useligerkernel",
         "kernels.fused_accumulation=true": "gradientaccumulationfusion fusedwgrad wgradaccumulation",
+        "kernels.fused_projections=true": "fusedqkv fuseqkv packedqkv qkvproj gateupproj mergedqkv",
         "kernels.chunked_loss=true": "linearcrossentropy chunkedcrossentropy cutcrossentropy",
         "optimizer=<option>": "optim",
         "hydra/launcher=slurm": "slurm launcher sbatch",

@@ -26,6 +26,7 @@ from llmexp.launchers.deepspeed.swap_files import SwapFiles
 from llmexp.launchers.models import assembly, building
 from llmexp.launchers.models.chunked_loss import chunks_that_ran
 from llmexp.launchers.models.compiled import decoder_layers
+from llmexp.launchers.models.fused_projections import products_that_ran
 from llmexp.launchers.models.keeping import results_that_were_kept
 from llmexp.launchers.models.quantize import quantization_scales
 from llmexp.launchers.models.weights import weights_of
@@ -152,7 +153,8 @@ class DeepSpeedTraining:
         if stage:
             ran["overlap_comm"] = bool(self.engine.zero_overlap_comm())
         ran |= chunks_that_ran(self.module) | results_that_were_kept(self.module) | self._files.traffic()
-        return ran | moved(self._around_forward) | assembly.experts_that_ran(self.module.config)
+        ran |= moved(self._around_forward) | products_that_ran(self.module)
+        return ran | assembly.experts_that_ran(self.module.config)
 
     def _model(self) -> PreTrainedModel:
         # Parameters are partitioned as they are created. Models with 4-bit layers are the exception: quantization needs

@@ -7,6 +7,7 @@ from functools import partial
 from typing import cast
 
 import torch
+from accelerate import init_empty_weights
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
@@ -34,17 +35,19 @@ def unseeded_model(plan: TrainingPlan, device: torch.device) -> PreTrainedModel:
 
     The caller's context decides where they are placed.
     """
+    return building.from_configuration(*_kind(plan, device), fused=plan.config.kernels.fused_projections)
+
+
+def saved_model(plan: TrainingPlan, device: torch.device) -> PreTrainedModel:
+    """Build the model as it is saved, with the parameters that transformers knows, as `unseeded_model` does."""
     return building.from_configuration(*_kind(plan, device))
 
 
 def seeded_model(plan: TrainingPlan, device: torch.device) -> PreTrainedModel:
     """Build the whole model on `device`, with 4-bit layers where the method asks for them."""
-    return building.build(
-        *_kind(plan, device),
-        device=device,
-        weights=weights_of(plan.config),
-        quantization=method_of(plan).techniques.quantization,
-    )
+    with init_empty_weights(include_buffers=False):
+        model = unseeded_model(plan, device)
+    return building.materialize(model, weights_of(plan.config)(model), device, method_of(plan).techniques.quantization)
 
 
 def _kind(plan: TrainingPlan, device: torch.device) -> tuple[PreTrainedConfig, torch.dtype, str, str | None]:

@@ -27,6 +27,7 @@ from transformers import (
 
 from llmexp.errors import ConfigError
 from llmexp.launchers.models import targets
+from llmexp.launchers.models.fused_projections import fuse_projections
 from llmexp.launchers.models.hub import folder_of
 from llmexp.launchers.models.quantize import quantized_linear
 from llmexp.launchers.models.weights import WeightSource
@@ -103,16 +104,19 @@ def _experts(model: SizedModel) -> dict[str, Any]:
 
 
 def from_configuration(
-    config: PreTrainedConfig, dtype: torch.dtype, attention: str, target: str | None = None
+    config: PreTrainedConfig, dtype: torch.dtype, attention: str, target: str | None = None, *, fused: bool = False
 ) -> PreTrainedModel:
     """Build a model in training mode by the class or function that `target` names.
 
-    It has the weights that `target` happens to give it; callers seed them.
+    It has the weights that `target` happens to give it; callers seed them. With `fused`, projections of one input are
+    one product.
     """
     config.use_cache = False
     model: PreTrainedModel = _maker(target)(
         config, dtype=dtype, attn_implementation=attention, **_trusted(config, target)
     )
+    if fused:
+        fuse_projections(model)
     return model.train()
 
 

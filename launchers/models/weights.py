@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import nn
 
 from llmexp.errors import ConfigError
 from llmexp.inputs.checkpoint import Checkpoint
+from llmexp.launchers.models.fused_projections import by_projection, rows_of
 from llmexp.launchers.models.seeding import fill
 from llmexp.schema import HfModel
 from llmexp.training.config import TrainingConfig
@@ -38,8 +39,19 @@ def weights_of(config: TrainingConfig) -> Callable[[nn.Module], WeightSource]:
 
     The function raises ConfigError where the checkpoint belongs to another model.
     """
-    model = config.model.checkpoint
-    return partial(Pretrained, _stored(model), config.seed) if model else seeded(config.seed)
+    checkpoint = config.model.checkpoint
+    of_model = partial(Pretrained, _stored(checkpoint), config.seed) if checkpoint else seeded(config.seed)
+    return lambda model: _by_projection(of_model(model), rows_of(model))
+
+
+def _by_projection(source: WeightSource, rows: Mapping[str, Mapping[str, int]]) -> WeightSource:
+    """Return the source that fills each projection of a product under its own name."""
+
+    def filled(name: str, tensor: torch.Tensor) -> None:
+        for each, part in by_projection(name, tensor, rows).items():
+            source(each, part)
+
+    return filled
 
 
 def weights_that_ran(config: TrainingConfig) -> dict[str, Any]:
@@ -62,9 +74,7 @@ class Pretrained:
 
     def __init__(self, checkpoint: Checkpoint, seed: int, model: nn.Module) -> None:
         self._checkpoint, self._seed = checkpoint, seed
-        shapes = {
-            name: tuple(getattr(parameter, "ds_shape", parameter.shape)) for name, parameter in model.named_parameters()
-        }
+        shapes = _shapes(model)
         tied: dict[str, str] = getattr(model, "all_tied_weights_keys", {})
         self._stored_as = _stored_names([*shapes, *tied], checkpoint, f"{getattr(model, 'base_model_prefix', '')}.")
         for name, other in tied.items():
@@ -122,6 +132,16 @@ class Pretrained:
                 f" and {len(names) - NAMED_IN_ERRORS} more" if len(names) > NAMED_IN_ERRORS else ""
             )
             raise ConfigError(f"model.path={self._checkpoint.folder}: {reason.format(listed)}")
+
+
+def _shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of parameters by name, of projections that are one product each its own."""
+    fused = rows_of(model)
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name, each in model.named_parameters():
+        shape = tuple(getattr(each, "ds_shape", each.shape))
+        shapes |= {part: (rows, *shape[1:]) for part, rows in fused[name].items()} if name in fused else {name: shape}
+    return shapes
 
 
 def _stored_names(names: Iterable[str], checkpoint: Checkpoint, prefix: str) -> dict[str, str]:

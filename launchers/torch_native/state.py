@@ -11,6 +11,7 @@ from torch.distributed.tensor import DTensor
 from transformers import PreTrainedConfig
 
 from llmexp.launchers.models import assembly
+from llmexp.launchers.models.fused_projections import products_that_ran
 from llmexp.launchers.models.quantize import quantized_tensors
 from llmexp.launchers.torch_native.expert_parallel import ExpertParallel
 from llmexp.launchers.torch_native.fully_sharded import SHARD
@@ -142,7 +143,7 @@ class TorchState:
             "reduced_in": str(self.layout.reduced_in),
             "zero_stage": self._zero_stage,
         }
-        return ran | assembly.experts_that_ran(self.layout.config)
+        return ran | products_that_ran(self.module) | assembly.experts_that_ran(self.layout.config)
 
     def _updated_by(self) -> WhatRan:
         """Return what the rank's optimizer says, with Z1 for all ranks, each of which updates parameters of its own."""

@@ -21,6 +21,7 @@ from llmexp.inputs.byte_tokens import BYTES
 from llmexp.launchers.data.tokenizers import save_bytes
 from llmexp.launchers.models import assembly
 from llmexp.launchers.models.building import named_weights, transformer
+from llmexp.launchers.models.fused_projections import by_projection, rows_of
 from llmexp.launchers.rank.frame import Rank
 from llmexp.measure.dtypes import torch_dtype
 from llmexp.schema import HfModel, ModelConfig
@@ -92,13 +93,13 @@ class Saving:
         state = self._merged()
         if self._writes:
             with init_empty_weights(include_buffers=False):
-                empty = assembly.unseeded_model(self._plan, self._device)
+                empty = assembly.saved_model(self._plan, self._device)
             empty.save_pretrained(folder, state_dict=state, max_shard_size=SHARD_SIZE)
             _keep_tokenizer(kept_tokenizer(self._plan.config), folder, empty.config.vocab_size)
 
     def _merged(self) -> State:
         """Return all weights on the first rank's host, with 4-bit ones widened and LoRA's B A added."""
-        weights, state = dict(named_weights(self._model)), State()
+        weights, state, rows = dict(named_weights(self._model)), State(), rows_of(self._model)
         for name, parameter in weights.items():
             if ".lora_" in name:
                 continue
@@ -111,7 +112,9 @@ class Saving:
             with whole([parameter, *low_rank], self._device) as (values, *factors):
                 if self._writes:
                     base = _widened(parameter, values)
-                    self._keep(state, name, base + self._added(layer, base, *factors) if factors else base)
+                    made = base + self._added(layer, base, *factors) if factors else base
+                    for each, part in by_projection(name, made, rows).items():
+                        self._keep(state, each, part)
         return state
 
     def _added(self, layer: str, base: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:

@@ -61,6 +61,8 @@ class WhatRan(TypedDict, total=False):
     """The products that added to gradients in place in the last step, as their operator counted them."""
     loss_chunks: int
     """The chunks of tokens in which the head computed the loss of the last pass."""
+    fused_projections: dict[str, int]
+    """The products that give several projections, by their names in a layer."""
     kept_results: int
     """The results that a layer kept instead of computing them again."""
     compiled_graphs: int

@@ -13,6 +13,7 @@ from llmexp.schema import SizedModel
 from llmexp.training.config import TrainingConfig
 from llmexp.training.engine import TrainingEngine
 from llmexp.training.limits import keys_of, sized
+from llmexp.training.plan.activations import MEGATRON
 from llmexp.training.plan.degrees import words_of
 from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.float8 import MULTIPLE, multiplies_fp8, mx_limit, undivided
@@ -138,6 +139,32 @@ def chunked_loss_limit(
     }
     reason = next((reason for reason, holds in why.items() if holds), None)
     return f"kernels.chunked_loss=true: {reason}" if reason else None
+
+
+def fused_projections_limit(
+    config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims
+) -> str | None:
+    """Say why kernels.fused_projections, which makes one matrix of several of a layer, cannot be used."""
+    if not config.kernels.fused_projections:
+        return None
+    name, optimizer = config.model.name, config.optimizer
+    why = {
+        "engine=megatron always does it: leave it out": engine.name == MEGATRON,
+        f"it changes models of transformers, not those of engine={engine.name}: set engine=torch or engine=deepspeed": (
+            not engine.builds_transformers
+        ),
+        f"it joins the matrices of models like Llama, not those of model={name}": shape_of(config.model) is None,
+        "L and QL add to each matrix, and Q and P train none: leave it out": bool(
+            techniques.adapter or techniques.quantization
+        ),
+        "parallelism.tp cuts each matrix by itself: set parallelism.tp=1": dims.tp > 1,
+        f"optimizer={optimizer.name} updates a matrix as a whole, and would update another one: set optimizer=adamw": (
+            optimizer.rest is not None or optimizer.factored
+        ),
+        "Liger's kernels take gate and up apart: leave one of them out": config.kernels.liger,
+    }
+    reason = next((reason for reason, holds in why.items() if holds), None)
+    return f"kernels.fused_projections=true: {reason}" if reason else None
 
 
 def fused_accumulation_limit(

@@ -20,6 +20,7 @@ ADDED = "kernels.fused_accumulation=true"
 ONE_RANK = ["engine=torch", "parallelism.dp=1", "batch.accumulation=2"]
 CLIPPED = "optimizer.clip_norm=1.0"
 CHUNKED = "kernels.chunked_loss=true"
+FUSED = "kernels.fused_projections=true"
 OFFLOAD, LIGER, CUDNN = "memory.activation_offload=true", "kernels.liger=true", "kernels.flash=cudnn"
 
 
@@ -45,6 +46,16 @@ def plan(*words: str) -> TrainingPlan:
         ([CHUNKED, "engine=torch", "parallelism.pp=2", "batch.accumulation=2"], "set parallelism.pp=1"),
         ([CHUNKED, "parallelism.cp=2"], "set parallelism.cp=1"),
         ([CHUNKED, LIGER, "hardware=a800"], "Liger computes the loss in chunks itself"),
+        ([FUSED, "engine=megatron"], "engine=megatron always does it: leave it out"),
+        ([FUSED, "engine=script", "engine.options.command='-m train'"], "not those of engine=script: set engine=torch"),
+        ([FUSED, "model=deepseek-v3"], "of models like Llama, not those of model=deepseek-v3"),
+        ([FUSED, "method=QL", "task=finetune", "data=synthetic"], "L and QL add to each matrix"),
+        ([FUSED, "method=P", "task=finetune", "data=synthetic"], "Q and P train none: leave it out"),
+        ([FUSED, "method=Q"], "Q and P train none: leave it out"),
+        ([FUSED, "engine=torch", "parallelism.tp=2"], "parallelism.tp cuts each matrix by itself"),
+        ([FUSED, "engine=torch", "optimizer=muon"], "optimizer=muon updates a matrix as a whole"),
+        ([FUSED, "optimizer=adafactor"], "optimizer=adafactor updates a matrix as a whole"),
+        ([FUSED, "hardware=a800", LIGER], "Liger's kernels take gate and up apart"),
         ([CUDNN, "method=F"], "it is for GPUs"),
         ([CUDNN, "hardware=h100"], "add F to the method"),
         ([CUDNN, "hardware=h100", "method=F", "engine=megatron"], "not those of engine=megatron"),

@@ -58,6 +58,7 @@ def settings_unlike(row: TrainingRow) -> list[str]:
         and config.adapter.targets != LORA_TARGETS,
         "kernels.liger": config.kernels.liger,
         "kernels.fused_accumulation": config.kernels.fused_accumulation,
+        "kernels.fused_projections": config.kernels.fused_projections,
         "kernels.chunked_loss": config.kernels.chunked_loss,
         f"kernels.flash={config.kernels.flash}": config.kernels.flash != "auto",
         "memory.activation_offload": config.memory.activation_offload,

@@ -163,6 +163,10 @@ class KernelsConfig(Section):
             "engine=torch on one rank"
         ),
     )
+    fused_projections: bool = Field(
+        False,
+        description="queries, keys and values are one product, and gate and up of an MLP; engine=torch and deepspeed",
+    )
     chunked_loss: bool = Field(
         False, description="the head computes loss and gradients in chunks of 1024 tokens, so that few logits exist"
     )

@@ -134,7 +134,7 @@ class Formula:
         lora = self.config.adapter.targets if self.techniques.adapter == "lora" else ()
         narrow = sum(self.config.adapter.rank + shape.matrices[name][1] for name in lora)
         wide = sum(outputs for _, outputs in shape.matrices.values())
-        needed = shape.num_kv_heads * shape.head_dim + 2 * shape.intermediate_size
+        needed = shape.num_kv_heads * shape.head_dim + self._beside_values() + 2 * shape.intermediate_size
         of_products = self.tokens * self.element
         return attended + (wide + narrow) * of_products, attended + needed * of_products
 
@@ -193,7 +193,21 @@ class Formula:
             # Values stay a view of one product with queries and keys, and turned queries and keys keep their angles.
             return (operands + queries + keys + 4 * self.shape.head_dim + into + out) * self.element
         normed = (queries + keys) * (FP32 + self.element) * self.shape.qk_norm
-        return (operands + into + out) * self.element + normed
+        return (operands + into + out + self._beside_values()) * self.element + normed
+
+    def _beside_values(self) -> int:
+        """Return the elements of a token that live on because values are a view of one product, which holds them.
+
+        Queries and keys are copied when they are turned. Norms in fp32 keep theirs, and with them the values'.
+        """
+        if not self.config.kernels.fused_projections or self.dims.cp_kind == "ulysses":
+            return 0
+        queries, keys = (heads * self.shape.head_dim for heads in (self.shape.num_heads, self.shape.num_kv_heads))
+        kept = self._fused or self.techniques.attention_recomputation
+        if self.shape.qk_norm and self.element == FP32:
+            return 0 if kept else keys
+        # The unfused product of a single sequence needs no copy of the values where each head has its own.
+        return (queries + keys) * (kept or (self.micro == 1 and queries == keys))
 
     def _mlp(self) -> float:
         """Return the gated MLP's bytes a token, or those of the experts that the token is sent to."""

@@ -55,6 +55,7 @@ TWICE = f"{MIXED} batch.accumulation=2"
 # All logits together would be more than the layers hold.
 CHUNKED = "kernels.chunked_loss=true model.vocab_size=32768 data.seq_len=4096"
 LONGER = "data.seq_len=4096"
+FUSED = f"kernels.fused_projections=true {LONGER}"
 RING, ULYSSES = (f"parallelism.cp=2 parallelism.cp_kind={kind}" for kind in ("ring", "ulysses"))
 # Every rank's experts get as many tokens as it has, which the host waits for in each layer.
 MOE = "model=mixtral model.num_experts=8 parallelism.ep=8"
@@ -80,6 +81,10 @@ RUNS = {
     ("torch", 1, "F+R", f"{PURE} memory.recompute_layers=2 {LONGER}"): 0,
     ("deepspeed", 8, "F+R+Z3", f"{MIXED} memory.recompute_layers=4 data.seq_len=2048"): 3,
     ("deepspeed", 8, "F+R+Z3", f"{MIXED} memory.keep=products {LONGER}"): 3,
+    ("torch", 1, "F", f"{PURE} {FUSED}"): 0,
+    ("torch", 1, "F+R", f"{PURE} memory.keep=products kernels.fused_projections=true"): 0,
+    ("torch", 8, "F+Z3", f"{MIXED} {FUSED}"): 0,
+    ("deepspeed", 8, "F+Z3", f"{MIXED} {FUSED}"): 3,
     ("torch", 1, "Z3", MIXED): 0,
     ("torch", 8, "Z2", MIXED): 0,
     ("torch", 8, "F+R+Z3", MIXED): 0,

@@ -52,6 +52,20 @@ def test_the_formula_is_what_transformers_keeps(method, precision):
     assert abs(share_off("model=tiny", f"method={method}", f"precision={precision}", "batch.micro=2")) < WITHIN
 
 
+@pytest.mark.parametrize("precision", ["bf16_pure", "fp32"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        *([f"method={method}"] for method in ("Naive", "F", "RS", "F+R")),
+        *([f"method={method}", "model.architecture=qwen3"] for method in ("Naive", "F")),
+        ["method=Naive", "model.num_kv_heads=4", "batch.micro=1"],
+    ],
+)
+def test_projections_in_one_product_live_as_long_as_values_do(words, precision):
+    fused = ["model=tiny", f"precision={precision}", "batch.micro=2", "kernels.fused_projections=true", *words]
+    assert abs(share_off(*fused)) < WITHIN
+
+
 @pytest.mark.parametrize("method", ["L", "L+F", "L+R", "P"])
 def test_it_is_for_adapters_too(method):
     words = ["model=tiny", "task=finetune", f"method={method}", "precision=bf16_pure"]
