@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from llmexp.errors import ConfigError
+from llmexp.inputs.shape import shape_of
 from llmexp.launch.preflight import certain_skip
 from llmexp.record.skip import SkipCode
 from llmexp.tasks.base import PlanWith
@@ -32,6 +33,9 @@ MOST_POSITIONS = 1 << 17
 PASSES_A_STAGE = 4
 # The fastest of each mathematics that are tried with what layout and method leave open.
 TRIED_FURTHER = 3
+RECOMPUTED = "memory.recompute_layers"
+# R in a half of the layers, and in a quarter.
+RECOMPUTED_PARTS = (2, 4)
 _SMALLER_STATES = ({"precision": "bf16_pure"}, {"optimizer": "adamw8bit"})
 _LIGER = {"kernels.liger": "true"}
 _FP8 = ({"precision": "fp8"}, {"precision": "fp8_pure"})
@@ -77,6 +81,8 @@ def options(plan_with: PlanWith[TrainingPlan], fixed: Mapping[str, str]) -> Iter
     if not found:
         raise ConfigError(f"nothing to choose from: {search.reason}")
     found += [each for fast in search.fastest(found) for each in search.other_stages(fast)]
+    again = search.fastest([each for each in found if each.plan.techniques.recomputation])
+    found += [each for fast in again for each in search.fewer_layers(fast)]
     takes_fp8 = search.fastest([each for each in found if _takes_fp8(each.plan)])
     found += [each for fast in search.fastest(found) for each in search.other_kernels(fast)]
     found += [each for fast in takes_fp8 for each in search.in_fp8(fast)]
@@ -146,6 +152,14 @@ class _Search:
         open_stages = self._open([{VIRTUAL: str(size)} for size in virtual_stages(layers, stages)])
         structures = [found.structure, *(found.structure.with_words(words) for words in open_stages)]
         return [each for structure in structures for each in self.batches(structure, all_sizes=True)]
+
+    def fewer_layers(self, found: _Found) -> list[_Found]:
+        """Return the same with R in a part of the layers, which computes less and keeps more."""
+        shape = shape_of(found.plan.config.model)
+        if shape is None or found.structure.stages > 1:
+            return []
+        sizes = {max(1, shape.num_layers // part) for part in RECOMPUTED_PARTS} - {shape.num_layers}
+        return self._with_levers(found, self._open([{RECOMPUTED: str(size)} for size in sorted(sizes)]))
 
     def other_kernels(self, found: _Found) -> list[_Found]:
         """Return the same with compilation, fused kernels and smaller states."""

@@ -61,6 +61,26 @@ def test_typed_keys_stay_as_they_are() -> None:
     assert len({plan.config.engine.name for plan in found}) > 1
 
 
+def test_r_in_a_part_of_the_layers_is_an_option_where_r_is(finetuning) -> None:
+    parts = {(plan.techniques.recomputation, plan.config.memory.recompute_layers) for plan in finetuning}
+    assert parts == {(False, None), (True, None), (True, 16), (True, 8)}
+    of_adapters = {
+        plan.config.memory.recompute_layers: plan
+        for plan in finetuning
+        if (plan.config.engine.name, plan.method, plan.config.kernels.liger) == ("deepspeed", "L+F+R", False)
+        and fit_of(plan, plan.batch.micro).verdict == "yes"
+    }
+    whole = of_adapters.pop(None)
+    assert of_adapters.keys() == {16, 8}
+    assert all(part.batch.micro < whole.batch.micro for part in of_adapters.values())
+    assert max(part.predicted.rate for part in of_adapters.values()) > whole.predicted.rate
+
+
+def test_a_number_of_layers_that_is_typed_stays() -> None:
+    found = options_of(*CARD, "task=finetune", "engine=torch", "memory.recompute_layers=3", "method=L+F+R")
+    assert {plan.config.memory.recompute_layers for plan in found} == {3}
+
+
 def test_a_global_batch_is_kept_by_every_layout() -> None:
     found = options_of("model=13b", "hardware=a800", "data.seq_len=2048", batch__global="96")
     assert {plan.batch.global_ for plan in found} == {96}
