@@ -79,7 +79,7 @@ def with_atoms(model: PreTrainedModel, plan: TrainingPlan) -> PreTrainedModel:
     if plan.config.kernels.chunked_loss:
         use_chunked_loss(model)
     if techniques.recomputation:
-        recompute(model, plan.config.memory)
+        recompute(model, plan.config.memory, plan.dims.pp * plan.dims.virtual_stages)
     for atom in method.atoms:
         if atom.model_hook:
             targets.load(f"model_hook of atom {atom.code}", atom.model_hook)(model, techniques)

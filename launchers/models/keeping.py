@@ -50,8 +50,11 @@ class Keeping:
         return CheckpointPolicy.MUST_SAVE
 
 
-def recompute(model: PreTrainedModel, memory: MemoryConfig) -> None:
-    """Let backward compute the model's layers again, or the first ones, but for the results that they keep."""
+def recompute(model: PreTrainedModel, memory: MemoryConfig, stages: int) -> None:
+    """Let backward compute the model's layers again, or the first ones, but for the results that they keep.
+
+    The model may be one of several `stages`, which share out the number of these layers evenly.
+    """
     chosen: dict[str, Any] = {"use_reentrant": False}
     if memory.keep:
         made = Keeping(_KEPT[memory.keep])
@@ -59,7 +62,7 @@ def recompute(model: PreTrainedModel, memory: MemoryConfig) -> None:
         chosen["context_fn"] = made.contexts
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=chosen)
     layers = decoder_layers(model)
-    for layer in layers[memory.recompute_layers or len(layers) :]:
+    for layer in layers[memory.recompute_layers // stages if memory.recompute_layers else len(layers) :]:
         layer.gradient_checkpointing = False
 
 

@@ -38,6 +38,7 @@ class TorchEngine(TrainingEngine):
     cuts = ("shard",)
     cp_chunks: ClassVar[Mapping[CpKind, int]] = {"ring": 2, "ulysses": 2}
     keeps_weights = builds_transformers = grows_sequences = traces_memory = fuses_accumulation = sets_updates = True
+    recomputes_in_stages = True
     offloads_activations_with = 1
     modules = ("torch", "transformers", "accelerate")
     distributions = (

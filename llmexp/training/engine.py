@@ -67,6 +67,9 @@ class TrainingEngine(Engine[TrainingConfig]):
     keeps_states_on_disk: ClassVar[bool] = False
     """It can keep the optimizer's states in files, as memory.optimizer_folder asks."""
 
+    recomputes_in_stages: ClassVar[bool] = False
+    """Each of its pipeline's stages can compute a part of its layers again, as memory.recompute_layers asks."""
+
     fuses_accumulation: ClassVar[bool] = False
     """Its ranks can add products to gradients in place, as kernels.fused_accumulation asks."""
 

@@ -80,7 +80,7 @@ def recompute_layers_limit(
     config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims
 ) -> str | None:
     """Say why memory.recompute_layers, which chooses among the layers of R, cannot be used."""
-    first, shape, cut = config.memory.recompute_layers, shape_of(config.model), keys_of(dims.cutting("layers"))
+    first, shape, stages = config.memory.recompute_layers, shape_of(config.model), dims.pp * dims.virtual_stages
     if first is None:
         return None
     layers = shape.num_layers if shape else first
@@ -88,7 +88,10 @@ def recompute_layers_limit(
         "it chooses among the layers that R computes again: add R to the method": not techniques.recomputation,
         f"the layers of model={config.model.name} are not all alike to a plan": shape is None,
         f"model={config.model.name} has {layers} layers": first > layers,
-        f"a stage has few of the layers: set {cut}=1": bool(cut),
+        f"engine={engine.name} has not been tried with it and parallelism.pp: set parallelism.pp=1": (
+            dims.pp > 1 and not engine.recomputes_in_stages
+        ),
+        f"each of {stages} stages computes as many layers again: set a multiple of {stages}": bool(first % stages),
         "it has not been tried with memory.activation_offload: leave that out": config.memory.activation_offload,
     }
     reason = next((reason for reason, holds in why.items() if holds), None)

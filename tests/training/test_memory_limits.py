@@ -44,7 +44,11 @@ def plan(*words: str) -> TrainingPlan:
             ["memory.recompute_layers=99", "method=R", "model=tiny"],
             "memory.recompute_layers=99: model=tiny has 4 layers",
         ),
-        ([FIRST, "method=R", "engine=torch", "parallelism.pp=2", "batch.accumulation=2"], "set parallelism.pp=1"),
+        ([FIRST, "method=R", "engine=megatron", "parallelism.pp=2", "batch.accumulation=2"], "set parallelism.pp=1"),
+        (
+            ["memory.recompute_layers=3", "method=R", "engine=torch", "parallelism.pp=2", "batch.accumulation=2"],
+            "each of 2 stages computes as many layers again: set a multiple of 2",
+        ),
         ([FIRST, "method=R", OFFLOAD], "leave that out"),
     ],
 )

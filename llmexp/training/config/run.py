@@ -132,7 +132,8 @@ class MemoryConfig(Section):
         ),
     )
     recompute_layers: PositiveInt | None = Field(
-        None, description="how many layers R computes again, from the first one on; None: all"
+        None,
+        description="how many layers R computes again, the first of the model or of each pipeline stage; None: all",
     )
     optimizer_folder: Annotated[str, Field(min_length=1)] | None = Field(
         None,

@@ -84,6 +84,11 @@ RUNS: dict[str, tuple[str, int, str]] = {
     "one layer, L+R": ("torch", 1, "task=finetune data=synthetic method=L+R memory.recompute_layers=1"),
     "one layer, products kept": ("torch", 1, "method=F+R memory.keep=attention memory.recompute_layers=1"),
     "one layer, Z3": ("deepspeed", 1, "method=F+R+Z3 memory.recompute_layers=1"),
+    "two layers of two stages": (
+        "torch",
+        2,
+        "method=R memory.recompute_layers=2 model.num_layers=4 parallelism.dp=1 parallelism.pp=2 batch.accumulation=2",
+    ),
     "projections in one, Z3": ("deepspeed", 1, "method=F+R+Z3 kernels.fused_projections=true"),
     "one layer of Megatron": ("megatron", 1, "method=R memory.recompute_layers=1"),
     "experts of Megatron, R": ("megatron", 1, "method=R model=tiny-moe"),

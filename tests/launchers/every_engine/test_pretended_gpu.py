@@ -98,6 +98,7 @@ RUNS = {
     # The first of two stages, with the embedding: it has two passes in flight.
     ("torch", 2, "F+R", f"{MIXED} {FOUR} {RING} {LONGER}"): 0,
     ("torch", 2, "F", f"{MIXED} {FOUR} {RING} {LONGER}"): 0,
+    ("torch", 2, "F+R", f"{MIXED} {FOUR} {LONGER} memory.recompute_layers=2"): 0,
     ("deepspeed", 1, "Naive", PURE): 0,
     # It reads from each gradient whether it is finite, and then two norms and a flag.
     ("deepspeed", 1, "F", MIXED): TENSORS + 3,

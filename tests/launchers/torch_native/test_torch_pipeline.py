@@ -46,6 +46,8 @@ LAYOUTS: dict[str, tuple[int, str]] = {
     "zero_bubble, one stage a rank": (2, "parallelism.pp=2 parallelism.schedule=zero_bubble"),
     "1f1b, F+R": pp2("1f1b", "method=F+R"),
     "looped_bfs, R": pp2("looped_bfs", "method=R"),
+    "1f1b, R in a layer of each": pp2("1f1b", "method=F+R memory.recompute_layers=2"),
+    "interleaved, R in a layer of each": pp2("interleaved", "method=R model.num_layers=8 memory.recompute_layers=4"),
     "gpipe, RS": pp2("gpipe", "method=RS"),
     "zbv, F, padded": pp2("zbv", f"method=F data.pack=false data.seq_len=128 data.files={FEW_FILES}"),
     "zero_bubble, qwen3": pp2("zero_bubble", "model.architecture=qwen3"),
@@ -68,6 +70,7 @@ SHORT = {
         "zero_bubble",
         "zbv",
         "1f1b, F+R",
+        "interleaved, R in a layer of each",
         "zbv, F, padded",
         "zero_bubble, qwen3",
         "dualpipev, experts",
@@ -158,8 +161,10 @@ def test_every_rank_of_a_replica_reports_its_loss_and_counts_the_whole_model(obs
 @pytest.mark.parametrize("name", WATCHED)
 def test_each_rank_runs_its_layers_once_a_pass_and_r_runs_them_again(observed: Measurement, name: str) -> None:
     made = plan(LAYOUTS[name][1])
-    passes = made.batch.accumulation * (2 if "R" in made.method.split("+") else 1)
-    assert {rank["layer_calls"] for rank in observed[name]} == {passes * made.config.model.num_layers // made.dims.pp}
+    layers = made.config.model.num_layers
+    again = "R" in made.method.split("+") and made.config.memory.recomputed_share(layers)
+    calls = made.batch.accumulation * layers * (1 + again) // made.dims.pp
+    assert {rank["layer_calls"] for rank in observed[name]} == {calls}
 
 
 @pytest.mark.ranks
