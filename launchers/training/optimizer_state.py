@@ -8,6 +8,8 @@ from math import prod, sqrt
 import torch
 from torch import distributed, nn
 
+_PRECONDITIONERS = "GG"
+
 
 def not_of(module: nn.Module, tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
     """Return the tensors that are copies, not the module's own memory."""
@@ -20,7 +22,11 @@ def moments(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     # AdaLOMO of pytorch_optimizer keeps its own state beside torch's.
     beside = [getattr(optimizer, name, {}) for name in ("exp_avg_sq", "exp_avg_sq_row", "exp_avg_sq_col")]
     states = [*optimizer.state.values(), *beside]
-    return [local(value) for state in states for value in state.values() if torch.is_tensor(value) and value.dim() > 0]
+    # SOAP of pytorch_optimizer keeps lists, with one tensor for each side.
+    values = [
+        each for state in states for value in state.values() for each in (value if type(value) is list else [value])
+    ]
+    return [local(value) for value in values if torch.is_tensor(value) and value.dim() > 0]
 
 
 def first_gradient_norm(
@@ -35,6 +41,8 @@ def first_gradient_norm(
     for state in optimizer.state.values():
         first, second = state.get("exp_avg"), state.get("exp_avg_sq")
         if not (torch.is_tensor(first) and torch.is_tensor(second) and first.is_floating_point()):
+            return None
+        if _PRECONDITIONERS in state:  # SOAP's first step only begins them, and leaves the moments at 0
             return None
         values = local(first)
         wide = torch.promote_types(values.dtype, torch.float32)

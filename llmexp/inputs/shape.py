@@ -114,11 +114,6 @@ class ModelShape:
         return 0 if self.tie_embeddings else self.vocab_size * self.hidden_size
 
     @property
-    def embedding_sides(self) -> int:
-        """The rows and columns of the input embedding, and of the output projection where it has its own weights."""
-        return (1 if self.tie_embeddings else 2) * (self.vocab_size + self.hidden_size)
-
-    @property
     def parameters(self) -> int:
         """The number of all parameters."""
         return self.linear_parameters + self.norm_parameters + self.embedding_parameters + self.head_parameters

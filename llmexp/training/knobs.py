@@ -159,7 +159,7 @@ def fused_projections_limit(
         ),
         "parallelism.tp cuts each matrix by itself: set parallelism.tp=1": dims.tp > 1,
         f"optimizer={optimizer.name} updates a matrix as a whole, and would update another one: set optimizer=adamw": (
-            optimizer.rest is not None or optimizer.factored
+            optimizer.rest is not None or optimizer.factored or optimizer.preconditioned_side is not None
         ),
         "Liger's kernels take gate and up apart: leave one of them out": config.kernels.liger,
     }

@@ -24,6 +24,8 @@ def misdeclared_moments(config: TrainingConfig) -> str | None:
 def partition_limit(config: TrainingConfig, techniques: Techniques) -> str | None:
     """Say why an optimizer cannot be used with ZeRO, whose partitions are flat pieces of all parameters in a row."""
     chosen = config.optimizer
+    if chosen.preconditioned_side:
+        return f"optimizer={chosen.name} has not been tried with engine=deepspeed: set engine=torch"
     if chosen.fused_backward:
         return (
             f"optimizer={chosen.name} updates in backward, which engine=deepspeed orders differently: set engine=torch"
@@ -56,7 +58,8 @@ def sharding_limit(config: TrainingConfig, techniques: Techniques, dims: Paralle
         )
     if chosen.rest is not None and dims.pp > 1:
         return f"optimizer={chosen.name} has not been tried on the stages of a pipeline: set parallelism.pp=1"
-    return _matrix_limit(config, techniques) or (_unfused(config, techniques, dims) if chosen.fused_backward else None)
+    unfused = _unfused(config, techniques, dims) if chosen.fused_backward else None
+    return _matrix_limit(config, techniques) or _preconditioner_limit(config, techniques, dims) or unfused
 
 
 def _matrix_limit(config: TrainingConfig, techniques: Techniques) -> str | None:
@@ -74,6 +77,24 @@ def _matrix_limit(config: TrainingConfig, techniques: Techniques) -> str | None:
     }
     reason = next((reason for reason, holds in why.items() if holds), None)
     return f"optimizer={name}: {reason}" if reason else None
+
+
+def _preconditioner_limit(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+    """Say why an optimizer that keeps squares for the sides of matrices cannot be used."""
+    chosen, model, shape = config.optimizer, config.model, shape_of(config.model)
+    if chosen.preconditioned_side is None:
+        return None
+    uncounted = next((key for key in ("merge_dims", "precondition_1d") if chosen.arguments.get(key)), None)
+    why = {
+        f"Z{techniques.zero_stage}: its squares belong to whole matrices, and some ranks would hold far more of them: "
+        "leave Z out": bool(techniques.zero_stage),
+        "it has not been tried on the stages of a pipeline: set parallelism.pp=1": dims.pp > 1,
+        f"it would take the experts of model={model.name}, which are stacks of matrices, for one tensor: set "
+        "optimizer=adamw": shape is not None and bool(shape.num_experts),
+        f"plans do not count what it keeps with optimizer.options.{uncounted}: leave that out": uncounted is not None,
+    }
+    reason = next((reason for reason, holds in why.items() if holds), None)
+    return f"optimizer={chosen.name}: {reason}" if reason else None
 
 
 def _unfused(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:

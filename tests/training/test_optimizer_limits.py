@@ -35,6 +35,14 @@ def skip_of(words: list[str]) -> str | None:
         (["engine=torch", "optimizer=muon", "parallelism.pp=2", "batch.accumulation=2"], "set parallelism.pp=1"),
         (["engine=torch", "optimizer=muon", "model=tiny-moe"], "stacks of matrices"),
         (["engine=torch", "optimizer=muon", "task=finetune", "method=P"], "P trains no matrix"),
+        (["engine=deepspeed", "optimizer=soap"], "set engine=torch"),
+        (["engine=torch", "optimizer=soap", "method=Z1"], "its squares belong to whole matrices"),
+        (["engine=torch", "optimizer=soap", "method=Z3"], "leave Z out"),
+        (["engine=torch", "optimizer=soap", "parallelism.pp=2", "batch.accumulation=2"], "set parallelism.pp=1"),
+        (["engine=torch", "optimizer=soap", "model=tiny-moe"], "which are stacks of matrices, for one tensor"),
+        (["engine=torch", "optimizer=soap", "+optimizer.options.merge_dims=true"], "optimizer.options.merge_dims"),
+        (["engine=torch", "optimizer=soap", "parallelism.tp=2"], "optimizer=adamw and sgd, not with soap"),
+        (["engine=torch", "optimizer=soap", "kernels.fused_projections=true"], "updates a matrix as a whole"),
         (["engine=megatron", "optimizer=muon", "precision=fp32"], "its optimizer is AdamW"),
         (["engine=megatron", "optimizer=sgd", "precision=fp32"], "its optimizer is AdamW"),
     ],
@@ -54,6 +62,7 @@ def test_the_reason_says_what_would_do(words: list[str], reason: str) -> None:
         ["engine=torch", "optimizer=muon", "method=Z3"],
         ["engine=deepspeed", "optimizer=muon", "task=finetune", "method=L"],
         ["engine=torch", "optimizer=lomo", "precision=bf16_pure"],
+        ["engine=torch", "optimizer=soap", "precision=bf16_mixed", "method=F+R"],
     ],
 )
 def test_what_would_do_is_planned(words: list[str]) -> None:

@@ -47,6 +47,7 @@ class AdamW(_Optimizer):
     moment_dtype: ClassVar[None] = None
     rest: ClassVar[None] = None
     factored: ClassVar[bool] = False
+    preconditioned_side: ClassVar[None] = None
     fused_backward: ClassVar[bool] = False
 
     implementation: Literal["torch", "deepspeed", "deepspeed_with_offload"] = "torch"
@@ -91,6 +92,13 @@ class TargetOptimizer(_Optimizer):
     )
     factored: bool = Field(
         False, description="the target keeps one vector for the rows and one for the columns of a matrix's moment"
+    )
+    preconditioned_side: PositiveInt | None = Field(
+        None,
+        description=(
+            "the target keeps two square matrices, beside its moments, for each side of a matrix no longer than "
+            "this, as SOAP does; None: it keeps none"
+        ),
     )
     fused_backward: bool = Field(
         False,

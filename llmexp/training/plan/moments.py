@@ -17,9 +17,10 @@ def moment_bytes(config: TrainingConfig, techniques: Techniques) -> float | None
     """
     chosen = config.optimizer
     moments = chosen.moments if chosen.rest is None else _mean_of_two(config, techniques)
-    if moments is None:
+    preconditioners = _preconditioners(config, techniques)
+    if moments is None or preconditioners is None:
         return None
-    size: float = moments * bytes_of_moment(chosen.moment_dtype or config.precision.moments)
+    size: float = (moments + preconditioners) * bytes_of_moment(chosen.moment_dtype or config.precision.moments)
     for share in shares_of(techniques):
         size = share.moments(size)
     if not chosen.factored:
@@ -48,13 +49,38 @@ def factored_elements(shape: ModelShape, config: TrainingConfig, techniques: Tec
 
     An optimizer with factored moments keeps so many (arXiv 1804.04235, section 3). Return None for stacks of experts.
     """
+    matrices = _trained_matrices(shape, config, techniques)
+    vectors = 0 if techniques.adapter else shape.norm_parameters
+    return None if matrices is None else sum(map(sum, matrices)) + vectors
+
+
+def _preconditioners(config: TrainingConfig, techniques: Techniques) -> float | None:
+    """Return the elements of preconditioners and of their eigenbases per trained parameter.
+
+    Each side of a matrix has one of both (arXiv 2409.11321, algorithm 3), unless it is longer than the optimizer takes.
+    """
+    shape, longest = shape_of(config.model), config.optimizer.preconditioned_side
+    if longest is None:
+        return 0.0
+    matrices = _trained_matrices(shape, config, techniques) if shape else None
+    if shape is None or matrices is None:
+        return None
+    squares = sum(side**2 for sides in matrices for side in sides if side <= longest)
+    return 2 * squares / Trained.of(shape, techniques, config.adapter).trainable
+
+
+def _trained_matrices(
+    shape: ModelShape, config: TrainingConfig, techniques: Techniques
+) -> list[tuple[int, int]] | None:
+    """Return the sides of each matrix that trains; None for stacks of experts."""
     adapter = config.adapter
     if shape.num_experts:
         return None
     if techniques.adapter == "prompt":
-        return adapter.virtual_tokens + shape.hidden_size
+        return [(adapter.virtual_tokens, shape.hidden_size)]
     if techniques.adapter == "lora":
-        sides = [sum(shape.matrices[name]) for name in adapter.targets]
-        return shape.num_layers * sum(each + 2 * adapter.rank for each in sides)
-    matrices = 0 if techniques.quantization else shape.num_layers * sum(map(sum, shape.matrices.values()))
-    return matrices + shape.embedding_sides + shape.norm_parameters
+        targets = [shape.matrices[name] for name in adapter.targets]
+        low = [sides for inputs, outputs in targets for sides in ((adapter.rank, inputs), (outputs, adapter.rank))]
+        return low * shape.num_layers
+    of_layers = [] if techniques.quantization else list(shape.matrices.values()) * shape.num_layers
+    return of_layers + [(shape.vocab_size, shape.hidden_size)] * (1 if shape.tie_embeddings else 2)

@@ -27,6 +27,10 @@ GRID = ["Naive", "F", "R", "Z1", "Z2", "Z3", "Z2+O", "Z3+O"]
 LEARNING_RATES = {"sgd": 0.05, "lomo": 0.05, "adalomo": 0.01, "lion": 1e-4, "lion8bit": 1e-4}
 IN_BACKWARD = ["lomo", "adalomo"]
 TOLERANCE = 1e-5
+# Where a matrix's gradients have not spanned all directions yet, its eigenvectors are those of rounding. So ranks are
+# compared with as many passes, whose gradients round alike; those of one pass gave losses that differ by 0.02.
+EIGENBASES = ["soap"]
+IN_PASSES = ("parallelism.dp=1", "batch.accumulation=2")
 # Partitions of several matrices have their blocks of 256 elsewhere.
 TOLERANCE_8BIT = 2e-3
 # Muon multiplies in bf16.
@@ -58,7 +62,7 @@ def cells(engine: str, methods: list[str]) -> list[Cell]:
 
 
 # They update within backward, or need whole matrices.
-NOT_IN_PARTITIONS = [("deepspeed", name, "Z2") for name in ("adafactor", "adalomo", "lomo", "muon")]
+NOT_IN_PARTITIONS = [("deepspeed", name, "Z2") for name in ("adafactor", "adalomo", "lomo", "muon", "soap")]
 CELLS = [
     (engine, name, method)
     for engine in ENGINES
@@ -98,6 +102,7 @@ def alone(observe: Callable[..., Measurement]) -> Callable[[], Measurement]:
     """One process on the sequences of both ranks."""
     words = ("parallelism.dp=1", "batch.micro=2")
     plans = {name: plan("torch", name, "Naive", *words) for name in OPTIMIZERS}
+    plans |= {f"{name} in passes": plan("torch", name, "Naive", *IN_PASSES) for name in EIGENBASES}
     return cache(
         lambda: observe(plans | {"still": plan("torch", "adamw", "Naive", *words, "optimizer.lr=0.0")}, 1, WORKER)
     )
@@ -116,7 +121,8 @@ def test_what_cannot_be_trained_in_partitions_is_skipped_and_nothing_else() -> N
 @pytest.mark.long
 @each_cell
 def test_two_ranks_do_the_training_of_one(together, alone, engine: str, optimizer: str, method: str) -> None:
-    losses, one = together(engine)[f"{optimizer} {method}"][0]["losses"], alone()[optimizer][0]["losses"]
+    reference = f"{optimizer} in passes" if optimizer in EIGENBASES else optimizer
+    losses, one = together(engine)[f"{optimizer} {method}"][0]["losses"], alone()[reference][0]["losses"]
     assert losses == pytest.approx(one, abs=tolerance(optimizer))
     assert abs(one[-1] - alone()["still"][0]["losses"][-1]) > 10 * tolerance(optimizer), (
         "else every optimizer would agree"

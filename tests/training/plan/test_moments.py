@@ -7,6 +7,8 @@ SIZE = 6_738_415_616
 # and 65 gains of 4096.
 # Embedding, LM head and gains, which AdamW updates with two moments beside Muon's one.
 OUTSIDE = 2 * 32000 * 4096 + 65 * 4096
+# Sides over 10,000 have no preconditioner: neither those of MLPs nor the vocabulary.
+SQUARES = (32 * (4 * 2 + 3) + 2) * 4096**2
 FACTORED = 32 * (4 * 2 * 4096 + 3 * (4096 + 11008)) + 2 * (32000 + 4096) + 65 * 4096
 
 
@@ -20,6 +22,9 @@ FACTORED = 32 * (4 * 2 * 4096 + 3 * (4096 + 11008)) + 2 * (32000 + 4096) + 65 * 
         (["optimizer=lion8bit"], 1 + 4 / 256),
         (["optimizer=muon"], 4 * (1 + OUTSIDE / SIZE)),
         (["optimizer=muon", "precision=bf16_pure"], 2 * (1 + OUTSIDE / SIZE)),
+        (["optimizer=soap", "engine=torch"], 4 * (2 + 2 * SQUARES / SIZE)),
+        (["optimizer=soap", "engine=torch", "precision=bf16_pure"], 2 * (2 + 2 * SQUARES / SIZE)),
+        (["optimizer=soap", "engine=torch", "optimizer.options.max_precondition_dim=4095"], 8),
         (["optimizer=sgd"], 0),
         (["optimizer=sgd", "optimizer.options.momentum=0.9", "optimizer.moments=1"], 4),
         (["optimizer=adafactor"], 4 * FACTORED / SIZE),
@@ -46,6 +51,14 @@ def test_an_optimizer_that_tells_nothing_has_no_estimate(plan):
 def test_rows_and_columns_of_an_adapter(words, elements, plan):
     made = plan("task=finetune", "model=7b", "optimizer=adafactor", *words)
     assert made.optimizer_state_bytes_per_parameter == pytest.approx(4 * elements / made.trainable_parameters, rel=1e-9)
+
+
+def test_preconditioners_of_an_adapter(plan):
+    made = plan("task=finetune", "model=7b", "optimizer=soap", "engine=torch", "method=L", "adapter.rank=8")
+    # Each of 14 matrices a layer has a side of 8; of the others all but three of 11008 have squares.
+    squares = 32 * (14 * 8**2 + 11 * 4096**2)
+    expected = 4 * (2 + 2 * squares / made.trainable_parameters)
+    assert made.optimizer_state_bytes_per_parameter == pytest.approx(expected, rel=1e-9)
 
 
 def test_all_matrices_of_an_adapter_have_one_moment(plan):
