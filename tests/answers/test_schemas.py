@@ -176,7 +176,8 @@ def test_advice_is_what_its_schema_says(llmexp: Llmexp) -> None:
         *("yes", True, ["adapters only"]),
         *("rtx4090", 1),
     )
-    assert not options[-1]["undecided"]
+    # What may not fit comes last, where it would be faster.
+    assert not [option for option in options if option["fits"] == "yes"][-1]["undecided"]
     assert first["low_tokens_per_s"] < first["tokens_per_s"] < first["high_tokens_per_s"]
     assert first["training"]["time_s"] == pytest.approx(answer["training_tokens"] / first["tokens_per_s"])
     assert sum(first["time_shares"].values()) == pytest.approx(1)
