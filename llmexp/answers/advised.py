@@ -169,8 +169,9 @@ def _settings(plan: RunPlan, keys: Sequence[str]) -> Iterator[tuple[str, Any]]:
     config = plan.config.model_dump(mode="json")
     for key in keys:
         found: Any = config
-        for part in key.split("."):
+        *sections, last = key.split(".")
+        for part in sections:
             found = found.get(part) if isinstance(found, Mapping) else None
-        name = found.get("name") if isinstance(found, Mapping) else found
-        if name is not None:
-            yield key, name
+        if isinstance(found, Mapping) and last in found:
+            value = found[last]
+            yield key, value.get("name") if isinstance(value, Mapping) else value
