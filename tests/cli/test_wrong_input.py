@@ -103,7 +103,7 @@ WRONG_WORDS = {
     "engine=vllm": ["engine=vllm belongs to task=serve: add that", "deepspeed, megatron, script, torch"],
     "engine.name=knobs": ["unknown engine 'knobs'", "deepspeed, megatron, script, torch"],
     "engine.name=limits": ["unknown engine 'limits'"],
-    "hardware=gpu": ["no GPU is visible here", "hardware=cpu", "a800, b200, h100"],
+    "hardware=gpu": ["no GPU is visible here", "hardware=cpu", "a800, b200, b300"],
     "tracking=wandb": ["write tracking.also=wandb; "],
     # keys
     "lora_r=8": ["write adapter.rank;"],
