@@ -81,6 +81,7 @@ def unknown_on_cpu(plan: TrainingPlan) -> str:
         "kernels.liger": config.kernels.liger,
         "kernels.fused_accumulation": config.kernels.fused_accumulation,
         "kernels.chunked_loss": config.kernels.chunked_loss,
+        "kernels.fused_projections": config.kernels.fused_projections,
         "memory.activation_offload": config.memory.activation_offload,
         "memory.keep": config.memory.keep,
         "memory.recompute_layers": config.memory.recompute_layers,

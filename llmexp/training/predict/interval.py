@@ -75,9 +75,9 @@ def _is_like_fitted(plan: TrainingPlan) -> bool:
         or config.kernels.liger
         or config.kernels.fused_accumulation
         or config.kernels.chunked_loss
+        or config.kernels.fused_projections
         or config.memory.activation_offload
         or config.memory.keep
-        or config.memory.recompute_layers
         or set(plan.atom_codes) & set(_NOT_PUBLISHED)
     )
     return not differs

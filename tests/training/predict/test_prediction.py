@@ -316,3 +316,13 @@ def test_a_plan_keeps_its_prediction_and_a_skip_has_none() -> None:
     assert plan.params["predicted_tokens_per_s"] == f"{plan.predicted.rate:.4g}"
     assert type(plan).model_validate_json(plan.model_dump_json()).predicted == plan.predicted
     assert make_plan(*WORDS, "method=F", "engine=torch", "method=Z2+O").predicted is None
+
+
+def test_r_in_some_layers_lies_between_runs_that_were_fitted_and_joined_products_do_not() -> None:
+    widths = {
+        words: made.high / made.low
+        for words in ("", "memory.recompute_layers=16", "kernels.fused_projections=true")
+        for made in [predicted("method=F+R+Z3", "engine=torch", "batch.micro=4", *words.split())]
+    }
+    assert widths["memory.recompute_layers=16"] == pytest.approx(widths[""])
+    assert widths["kernels.fused_projections=true"] > widths[""]
