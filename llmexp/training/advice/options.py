@@ -33,6 +33,7 @@ MOST_POSITIONS = 1 << 17
 PASSES_A_STAGE = 4
 # The fastest of each mathematics that are tried with what layout and method leave open.
 TRIED_FURTHER = 3
+SHARD = "parallelism.shard"
 RECOMPUTED = "memory.recompute_layers"
 # R in a half of the layers, and in a quarter.
 RECOMPUTED_PARTS = (2, 4)
@@ -81,6 +82,8 @@ def options(plan_with: PlanWith[TrainingPlan], fixed: Mapping[str, str]) -> Iter
     if not found:
         raise ConfigError(f"nothing to choose from: {search.reason}")
     found += [each for fast in search.fastest(found) for each in search.other_stages(fast)]
+    over_nodes = search.fastest([each for each in found if shards_of_nodes(each.plan)])
+    found += [each for fast in over_nodes for each in search.in_shards(fast)]
     again = search.fastest([each for each in found if each.plan.techniques.recomputation])
     found += [each for fast in again for each in search.fewer_layers(fast)]
     takes_fp8 = search.fastest([each for each in found if _takes_fp8(each.plan)])
@@ -153,6 +156,10 @@ class _Search:
         structures = [found.structure, *(found.structure.with_words(words) for words in open_stages)]
         return [each for structure in structures for each in self.batches(structure, all_sizes=True)]
 
+    def in_shards(self, found: _Found) -> list[_Found]:
+        """Return the same with state shared out within a node, whose copies take memory and spare the network."""
+        return self._with_levers(found, self._open([{SHARD: str(shards_of_nodes(found.plan))}]))
+
     def fewer_layers(self, found: _Found) -> list[_Found]:
         """Return the same with R in a part of the layers, which computes less and keeps more."""
         shape = shape_of(found.plan.config.model)
@@ -215,6 +222,15 @@ class _Search:
             return {"batch.accumulation": str(PASSES_A_STAGE * stages)}
         passes, rest = divmod(int(asked), structure.replicas * micro)
         return None if rest or not passes else {"batch.accumulation": str(passes)}
+
+
+def shards_of_nodes(plan: TrainingPlan) -> int:
+    """Return how many ranks that hold the same parameters lie on one node, of several, as a shard; 0 for none."""
+    dims, devices = plan.dims, plan.config.hardware.connected_devices
+    size = devices // dims.tp
+    is_cut = plan.techniques.zero_stage > 1 and "shard" in training_engine(plan.config).cuts
+    spans = dims.pp == 1 and dims.world_size > devices and size > 1 and dims.dp % size == 0
+    return size if is_cut and spans else 0
 
 
 def _compiled(found: _Found) -> Mapping[str, str]:

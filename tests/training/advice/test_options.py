@@ -76,6 +76,16 @@ def test_r_in_a_part_of_the_layers_is_an_option_where_r_is(finetuning) -> None:
     assert max(part.predicted.rate for part in of_adapters.values()) > whole.predicted.rate
 
 
+def test_over_a_slow_network_the_fastest_shares_out_its_state_within_each_node() -> None:
+    words = ("model=llama3-8b", "hardware=h100", "engine=torch", "precision=bf16_mixed", "parallelism.pp=1")
+    found = options_of(*words, "hardware.nodes=4", "data.seq_len=4096", "hardware.network_bandwidth_bytes_per_s=2e9")
+    assert {plan.dims.shard for plan in found} == {None, 4, 8}
+    assert all(plan.dims.shard in (None, 8 // plan.dims.tp) for plan in found)
+    sharded = [plan for plan in found if plan.techniques.zero_stage > 1 and plan.dims.tp == 1]
+    assert max(sharded, key=lambda plan: plan.predicted.rate).dims.shard == 8
+    assert all(plan.dims.shard is None for plan in options_of(*words, "hardware.nodes=1", "data.seq_len=4096"))
+
+
 def test_a_number_of_layers_that_is_typed_stays() -> None:
     found = options_of(*CARD, "task=finetune", "engine=torch", "memory.recompute_layers=3", "method=L+F+R")
     assert {plan.config.memory.recompute_layers for plan in found} == {3}
