@@ -44,6 +44,7 @@ def make(plan: CompressPlan, rank: Rank, text: SplitText, device: torch.device) 
     if plan.config.compress.method in plan.config.needs_llm_compressor:
         told = llm_compressor.run(plan, rank, text, source, folder)
         ran = {"compressor": "llm-compressor", "dtype": told["dtype"], "versions": told["versions"]}
+        ran |= told["tuned"]
         made = Made(folder, told["compress_time_s"], told["compress_peak_rss_bytes"], told["nll_saved"], ran)
     else:
         made = _made_here(plan, text, device, folder)

@@ -1,7 +1,4 @@
-"""Trains a pruned model on the calibration text: all of it, LoRA that is merged into it, or its norms alone.
-
-Training norms alone is nearest to Norm Tweaking (arXiv 2309.02784), whose loss is another.
-"""
+"""Trains a pruned model on the calibration text: all of it, LoRA that is merged into it, or its norms alone."""
 
 from __future__ import annotations
 

@@ -61,15 +61,20 @@ class Quantize(Tagged):
     layers: Literal["all", "experts"] = Field(
         "all", description="all matrices of the layers, or those of experts alone"
     )
+    norm_steps: NonNegativeInt = Field(
+        0, description="steps that train the norms alone afterwards, to the original's distribution of the next token"
+    )
+    norm_lr: PositiveFloat = 1e-3
 
     @property
     def words(self) -> str:
         """What is done, in a few words."""
+        norms = f", then {self.norm_steps} steps of the norms" if self.norm_steps else ""
         group = f", {self.group_size} a scale" if self.group_size else ""
         zeros = "" if self.symmetric else ", with zero points"
         beside = f", {self.activations} activations" if self.activations else ""
         experts = " of experts alone" if self.layers == "experts" else ""
-        return f"{self.method}: {self.weights} weights{experts}{group}{zeros}{beside}"
+        return f"{self.method}: {self.weights} weights{experts}{group}{zeros}{beside}{norms}"
 
     @model_validator(mode="after")
     def _has_formats_that_there_are(self) -> Quantize:
@@ -99,6 +104,15 @@ class Quantize(Tagged):
             raise ValueError(
                 "compress.symmetric=false: transformers loads zero points of integers with activations alone: set "
                 "compress.symmetric=true, or compress.activations=int8"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _trains_norms_through_what_has_gradients(self) -> Quantize:
+        if self.norm_steps and self.activations:
+            raise ValueError(
+                f"compress.norm_steps={self.norm_steps}: no gradient passes activations that are rounded: set "
+                "compress.activations=null, or compress.norm_steps=0"
             )
         return self
 

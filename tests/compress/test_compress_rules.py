@@ -33,6 +33,7 @@ REFUSED = {
     "compress=nvfp4 compress.group_size=128": "compress.group_size=128: of nvfp4, 16 weights share a scale",
     "compress=fp8 compress.group_size=128": "of fp8, the weights of an output channel share a scale",
     f"compress=rtn {SMALL_GROUPS} compress.symmetric=false": "compress.symmetric=false: transformers loads zero",
+    "compress=w8a8 compress.norm_steps=5": "compress.norm_steps=5: no gradient passes activations that are rounded",
     "compress=rtn compress.smoothing=0.5": "compress.smoothing=0.5 belongs to compress.method=smoothquant",
     "compress=smoothquant compress.activations=null": "compress.method=smoothquant moves the range of activations",
     "compress=smoothquant compress.smoothing=null": "set compress.smoothing=0.5",

@@ -53,6 +53,16 @@ def test_gptq_is_nearer_to_the_original_than_rounding(ran: Callable[..., Ran]) -
     assert gptq.what_ran["versions"].keys() >= {"llmcompressor", "transformers"}
 
 
+def test_norms_that_are_tuned_bring_few_bits_nearer_to_the_original(ran: Callable[..., Ran], tmp_path: Path) -> None:
+    (plain, far), (tuned, near) = ran("rtn", weights="int3"), ran("rtn", weights="int3", norm_steps=20)
+    assert near < 0.9 * far
+    assert tuned.what_ran["norm_kl_last"] < tuned.what_ran["norm_kl_first"]
+    assert tuned.file_bytes == plain.file_bytes
+    first, second = (load_file(path) for path in sorted(tmp_path.glob("repeat.*/model/model.safetensors")))
+    changed = {name for name in first if not torch.equal(first[name], second[name])}
+    assert changed == {name for name in first if "norm" in name}
+
+
 def test_fewer_bits_cost_more(ran: Callable[..., Ran]) -> None:
     costs = [ran("rtn", weights=weights)[1] for weights in ("int8", "int4", "int2")]
     assert 3 * costs[0] < costs[1]
