@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
+from llmexp.dtypes import HALF, SCALED
 from llmexp.errors import ConfigError
 from llmexp.inputs.shape import shape_of
 from llmexp.launch.preflight import certain_skip
@@ -39,6 +40,7 @@ RECOMPUTED = "memory.recompute_layers"
 RECOMPUTED_PARTS = (2, 4)
 _SMALLER_STATES = ({"precision": "bf16_pure"}, {"optimizer": "adamw8bit"})
 _LIGER = {"kernels.liger": "true"}
+_FP16 = {"precision": "fp16"}
 _FP8 = ({"precision": "fp8"}, {"precision": "fp8_pure"})
 
 
@@ -86,6 +88,7 @@ def options(plan_with: PlanWith[TrainingPlan], fixed: Mapping[str, str]) -> Iter
     found += [each for fast in over_nodes for each in search.in_shards(fast)]
     again = search.fastest([each for each in found if each.plan.techniques.recomputation])
     found += [each for fast in again for each in search.fewer_layers(fast)]
+    found += [each for fast in search.fastest(found) if _needs_fp16(fast.plan) for each in search.in_fp16(fast)]
     takes_fp8 = search.fastest([each for each in found if _takes_fp8(each.plan)])
     found += [each for fast in search.fastest(found) for each in search.other_kernels(fast)]
     found += [each for fast in takes_fp8 for each in search.in_fp8(fast)]
@@ -174,6 +177,12 @@ class _Search:
         levers = (self._open([_compiled(found)]), self._open([_LIGER]), self._open(smaller))
         return self._with_levers(found, [_joined(each) for each in _products(levers)])
 
+    def in_fp16(self, found: _Found) -> list[_Found]:
+        """Return the same in fp16 with a scaled loss, compiled or not, with fused kernels or without."""
+        levers = (self._open([_compiled(found)]), self._open([_LIGER]), self._open([_FP16]))
+        chosen = [_joined(each) for each in _products(levers)]
+        return self._with_levers(found, [words for words in chosen if "precision" in words])
+
     def in_fp8(self, found: _Found) -> list[_Found]:
         """Return the same with products in fp8, compiled: else casts take longer than these products save."""
         compiled = _joined(self._open([_compiled(found)]))
@@ -235,6 +244,12 @@ def shards_of_nodes(plan: TrainingPlan) -> int:
 
 def _compiled(found: _Found) -> Mapping[str, str]:
     return {"method": joined(*found.plan.atom_codes, "C")}
+
+
+def _needs_fp16(plan: TrainingPlan) -> bool:
+    """Tell whether fp16 is all that makes products fast: cards before Ampere have no bf16."""
+    peaks = plan.config.hardware.peak_flops_per_s
+    return HALF not in peaks and SCALED in peaks
 
 
 def _takes_fp8(plan: TrainingPlan) -> bool:

@@ -152,6 +152,17 @@ def test_fp8_is_an_option_where_the_hardware_multiplies_it_and_engine_and_compil
     assert max(found["h100"], key=lambda plan: plan.predicted.rate) in low["h100"]
 
 
+def test_fp16_is_an_option_where_the_hardware_has_no_bf16() -> None:
+    words = ("model=1b", "data.seq_len=2048", "hardware.devices_per_node=1")
+    old, new = options_of(*words, "hardware=v100"), options_of(*words, "hardware=a100")
+    by_precision = {name: [p for p in old if p.config.precision.name == name] for name in ("fp32", "fp16")}
+    fp32, fp16 = (max(plan.predicted.rate for plan in plans) for plans in by_precision.values())
+    assert fp16 > 1.5 * fp32
+    assert not any(plan.config.precision.scales_loss for plan in new)
+    typed = options_of(*words, "hardware=v100", "precision=fp32")
+    assert {plan.config.precision.name for plan in typed} == {"fp32"}
+
+
 def test_fp8_is_no_option_where_the_precision_is_typed() -> None:
     found = options_of("model=1b", "hardware=h100", "hardware.devices_per_node=1", "precision=bf16_mixed")
     assert {plan.config.precision.name for plan in found} == {"bf16_mixed"}
