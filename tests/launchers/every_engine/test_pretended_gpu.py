@@ -117,7 +117,7 @@ RUNS = {
     ("megatron", 8, "Z1", MIXED): 6,
 }
 Run = tuple[str, int, str, str]
-each_run = pytest.mark.parametrize("run", [slow(run) for run in RUNS])
+each_run = pytest.mark.parametrize("run", [slow(run) for run in RUNS], ids=lambda run: " ".join(map(str, run)))
 Observed = dict[str, Any]
 
 
