@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import time
+from itertools import count
 from typing import Any, TextIO
 
 import torch
@@ -35,12 +36,13 @@ from llmexp.launchers.torchft.replica import Replica
 from llmexp.launchers.torchft.samples_file import SamplesFile
 from llmexp.launchers.training.engine_kinds import SteppingEngine
 from llmexp.launchers.training.frame import train
-from llmexp.launchers.training.measuring import sequences_of
+from llmexp.launchers.training.measuring import sequences_of, trace_steps, unrecorded
 from llmexp.launchers.training.state_watch import StateWatch
 from llmexp.measure import memory
 from llmexp.measure.batch import MicroBatch
+from llmexp.measure.clock import clock_for
 from llmexp.measure.kernels import KernelProbe
-from llmexp.measure.loop import digest_of, train_step
+from llmexp.measure.loop import digest_of, seconds_of_phases, train_step
 from llmexp.record.samples import StepSample, TrainingSummary, digest_text
 from llmexp.record.what_ran import WhatRan
 from llmexp.training.plan.training_plan import TrainingPlan
@@ -94,28 +96,44 @@ class Life:
 
     def kernels(self) -> WhatRan:
         """Say which kernels a pass runs, by a profiled one without the others that updates nothing."""
-        place, probe = (self._rank.index, self._rank.world_size), KernelProbe()
-        passes = passes_of(self._sequences, 0, place, self._plan.batch, self._device)
+        probe = KernelProbe()
         with probe.watch():
-            self.replica.pass_alone(passes[0])
+            self.replica.pass_alone(self._passes(0)[0])
         return {
             "attention_kernel": probe.attention,
             "kernels": probe.costliest(),
             "products_in": probe.products_in,
         }
 
+    def trace(self) -> None:
+        """Trace further steps with the others, where the plan asks for it."""
+        loop, batches = unrecorded(self.replica, self._device), map(self._passes, count(self._last))
+        trace_steps(self._plan.config.measure, self._rank, self.replica, loop, batches)
+
+    def _passes(self, step: int) -> list[MicroBatch]:
+        place = (self._rank.index, self._rank.world_size)
+        return passes_of(self._sequences, step, place, self._plan.batch, self._device)
+
     def _take(self, engine: SteppingEngine | StateWatch, steps: TextIO, samples: SamplesFile) -> None:
         """Take a step and write what came of it."""
-        group, place = self.replica.group, (self._rank.index, self._rank.world_size)
+        group, clock = self.replica.group, clock_for(self._device)
         record = StepRecord(step=group.step, life=self.number, began_s=self._now_s())
-        passes = passes_of(self._sequences, record.step, place, self._plan.batch, self._device)
-        losses = train_step(engine, passes, lambda phase: self._die(record, steps) if phase == "forward" else None)
+        passes = self._passes(record.step)
+        marks = [("start", clock.mark())]
+
+        def mark(phase: str) -> None:
+            if phase == "forward":
+                self._die(record, steps)
+            if self._plan.config.measure.phases:
+                marks.append((phase, clock.mark()))
+
+        losses = train_step(engine, passes, mark)
         loss = float(torch.stack(list(losses)).mean())
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
         record = record.model_copy(update=self._outcome())
         if group.replicas and not group.healed:
-            record.sample = self._sample(record, passes, loss)
+            record.sample = self._sample(record, passes, loss, seconds_of_phases(marks))
             samples.write(record.sample)
         if group.replicas and self._rank.index == 0 and self._every and group.step % self._every == 0:
             self._checkpoint.save(group.step, self.replica)
@@ -134,7 +152,9 @@ class Life:
             _write(record, steps)
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def _sample(self, record: StepRecord, passes: list[MicroBatch], loss: float) -> StepSample:
+    def _sample(
+        self, record: StepRecord, passes: list[MicroBatch], loss: float, phases_s: dict[str, float]
+    ) -> StepSample:
         assert record.ended_s
         warmup = record.step < self._plan.config.measure.warmup_steps
         squares = [batch.record_squares for batch in passes]
@@ -151,6 +171,7 @@ class Life:
             loss=loss,
             sequences=digest_text(int(digest_of(passes))) if warmup else None,
             at_s=record.ended_s,
+            phases_s=phases_s or None,
             memory_bytes=self._memory_bytes(),
         )
 
@@ -175,6 +196,7 @@ def work(plan: TrainingPlan, rank: Rank) -> TrainingSummary:
     wall_s = time.perf_counter() - begun_s
     replica = life.replica
     found = {"device": str(device), "state_digest": replica.digest(), **replica.what_ran(), **life.kernels()}
+    life.trace()
     environment = rank_environment(device, rank.folder) if rank.index == 0 else {}
     replica.group.leave()
     return TrainingSummary(

@@ -82,7 +82,7 @@ def measure_training(plan: TrainingPlan, rank: Rank, engine: RankEngine, device:
     kept = _kept(plan, rank, engine, device)
     # Whoever waits for rank 0 to write waits here, and in no smaller group, which has a timeout of its own.
     distributed.barrier()
-    probe = _profile(protocol, rank, engine, _unrecorded(engine, device), batches)
+    probe = _profile(protocol, rank, engine, unrecorded(engine, device), batches)
     # No rank leaves while a peer may still wait for it in a collective.
     distributed.barrier()
     return TrainingSummary(
@@ -177,18 +177,29 @@ def _profile(
     loop: StepLoop,
     batches: Iterator[Sequence[MicroBatch]],
 ) -> KernelProbe:
-    """Record which kernels one step runs, and trace some steps of the last repeat on the first ranks.
-
-    The first repeat is traced where the measured precision decides how many there are.
-    """
+    """Record which kernels one step runs, and trace some steps."""
     probe = KernelProbe()
     with probe.watch():
         loop.run(batches, range(1), warmup=True)
+    trace_steps(protocol, rank, engine, loop, batches)
+    return probe
+
+
+def trace_steps(
+    protocol: TrainingMeasureConfig,
+    rank: Rank,
+    engine: RankEngine,
+    loop: StepLoop,
+    batches: Iterator[Sequence[MicroBatch]],
+) -> None:
+    """Trace steps of the last repeat on the first ranks, where measure.profile asks for it.
+
+    The first repeat is traced where the measured precision decides how many there are.
+    """
     traced = 0 if protocol.stop_at_interval_share else protocol.repeats - 1
     if protocol.profile and rank.folder.name == f"repeat.{traced}":
         with _traced(rank, engine, loop) if rank.index < TRACED_RANKS else nullcontext():
             loop.run(batches, range(protocol.profile_steps), warmup=True)
-    return probe
 
 
 @contextmanager
@@ -199,7 +210,7 @@ def _traced(rank: Rank, engine: RankEngine, loop: StepLoop) -> Iterator[None]:
         yield
 
 
-def _unrecorded(engine: RankEngine, device: torch.device) -> StepLoop:
+def unrecorded(engine: RankEngine, device: torch.device) -> StepLoop:
     """Return a loop that drops its samples, because a profiled step is not a measured one."""
     return StepLoop(engine, clock_for(device), StringIO(), memory.current_bytes(device))
 

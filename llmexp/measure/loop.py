@@ -6,6 +6,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol, TextIO, runtime_checkable
 
 import torch
@@ -156,9 +157,7 @@ class StepLoop:
         self._file.flush()
 
     def _sample(self, done: _Pending) -> StepSample:
-        phases: dict[str, float] = defaultdict(float)
-        for (_, earlier), (phase, later) in zip(done.marks, done.marks[1:], strict=False):
-            phases[phase] += later.seconds_since(earlier)
+        phases = seconds_of_phases(done.marks)
         phases.pop("end")
         return StepSample(
             index=done.step,
@@ -177,9 +176,17 @@ class StepLoop:
             loss_scale=done.scaled[0] if done.scaled else None,
             skipped=done.scaled[1] if done.scaled else None,
             at_s=unix_s(done.marks[-1][1], self._of_day),
-            phases_s=dict(phases) or None,
+            phases_s=phases or None,
             memory_bytes=done.memory_bytes,
         )
+
+
+def seconds_of_phases(marks: Sequence[tuple[str, Mark]]) -> dict[str, float]:
+    """Return the seconds from each mark to the next, added up by the next one's name."""
+    seconds: dict[str, float] = defaultdict(float)
+    for (_, earlier), (phase, later) in pairwise(marks):
+        seconds[phase] += later.seconds_since(earlier)
+    return dict(seconds)
 
 
 def _sum_of_known(counts: Sequence[int | None]) -> int | None:

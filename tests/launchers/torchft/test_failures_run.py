@@ -23,7 +23,7 @@ pytestmark = [
 STEPS = 12
 WORDS = (
     *("model=tiny", "hardware=cpu", "precision=fp32", "data.seq_len=32", "parallelism.dp=2"),
-    *("measure.warmup_steps=2", f"measure.steps={STEPS - 2}", "measure.profile=false", "measure.threads_per_rank=1"),
+    *("measure.warmup_steps=2", f"measure.steps={STEPS - 2}", "measure.threads_per_rank=1"),
 )
 
 
@@ -49,6 +49,10 @@ def measured(folder: RunFolder) -> dict[str, float]:
     result = folder.result()
     assert isinstance(result, RunResult)
     return {name: metric.mean for name, metric in result.metrics.items() if metric}
+
+
+def traced(folder: RunFolder) -> list[str]:
+    return sorted(path.name for path in folder.repeat(0).glob("trace/*"))
 
 
 def losses(folder: RunFolder) -> list[list[float]]:
@@ -77,16 +81,20 @@ def test_a_killed_replica_heals_from_the_other_which_went_on(tmp_path: Path) -> 
     assert theirs[0].positions == 32
     assert theirs[5].positions == 0
     assert theirs[5].loss == ours[5].loss
+    assert ours[-1].phases_s
+    assert sum(ours[-1].phases_s.values()) <= ours[-1].t_end_s - ours[-1].t_start_s
+    assert traced(folder) == ["rank0.json.gz", "rank1.json.gz"]
     assert any(step.healed and step.life == 1 for step in read_steps(folder.repeat(0), 1)), "in the window or after it"
 
 
 @pytest.mark.slow
 def test_undisturbed_and_restarted_runs_have_the_losses_of_torchs_replicas(tmp_path: Path) -> None:
     restart = ("engine.options.recovery=restart", "engine.options.checkpoint_every_steps=3")
+    bare = ("measure.profile=false", "measure.phases=false")
     runs = {
-        "torch": ("engine=torch",),
-        "heal": ("engine=torchft", "engine.options.heartbeat_timeout_s=60"),
-        "restart": ("engine=torchft", *restart),
+        "torch": ("engine=torch", *bare),
+        "heal": ("engine=torchft", "engine.options.heartbeat_timeout_s=60", *bare),
+        "restart": ("engine=torchft", *restart, *bare),
         "killed": ("engine=torchft", *restart, "engine.options.kill_at_steps=[5,8]"),
     }
     for name in runs:
@@ -104,6 +112,10 @@ def test_undisturbed_and_restarted_runs_have_the_losses_of_torchs_replicas(tmp_p
     assert (found["failures"], found["redone_steps"], found["healed_replicas"]) == (2, 3 + 3, 0)
     assert found["mean_replicas"] == 2
     assert not (folders["killed"].repeat(0) / "checkpoint.pt").exists()
+    assert traced(folders["killed"]) == ["rank0.json.gz", "rank1.json.gz"]
+    assert traced(folders["heal"]) == []
+    assert all(one.phases_s for one in samples(folders["killed"], 0))
+    assert not any(one.phases_s for one in samples(folders["heal"], 0))
 
 
 @pytest.mark.slow
