@@ -53,8 +53,9 @@ class SamplesFile:
             return
         of_others = [{sample.index: sample for sample in read_samples(path, StepSample)} for path in self._of_others]
         for step in range(self._next, to):
-            trained = [samples[step] for samples in of_others if samples[step].positions]
-            yield self._absent(trained)
+            # Another one may have missed the step too, and not have written it yet.
+            written = [samples[step] for samples in of_others if step in samples]
+            yield self._absent([one for one in written if one.positions])
 
     def _absent(self, trained: list[StepSample]) -> StepSample:
         one, origin_s = trained[0], self.origin_s or 0.0

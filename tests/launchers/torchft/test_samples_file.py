@@ -59,6 +59,15 @@ def test_missed_steps_have_the_others_mean_loss_and_no_positions(tmp_path: Path)
     assert found[1].at_s == 101.5
 
 
+def test_a_step_that_two_replicas_missed_is_that_of_the_third(tmp_path: Path) -> None:
+    write(tmp_path, 0, [sample(step, loss=2.0) for step in range(LAST)])
+    for rank in (1, 2):
+        write(tmp_path, rank, [sample(0)])
+    for rank in (1, 2):
+        write(tmp_path, rank, [sample(3)])
+        assert [(one.index, one.loss) for one in lines(tmp_path, rank)] == [(0, 3.0), (1, 2.0), (2, 2.0), (3, 3.0)]
+
+
 def test_steps_missed_at_the_end_are_caught_up_with_and_later_ones_left_out(tmp_path: Path) -> None:
     write(tmp_path, 0, [sample(step) for step in range(LAST + 2)], ranks=2)
     with SamplesFile(Rank(1, 1, 2, tmp_path), LAST) as file:
