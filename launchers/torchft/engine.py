@@ -86,8 +86,8 @@ class TorchFtEngine(TrainingEngine):
         return tuple(DEFAULTS)
 
     def clean_up(self, plan: RunPlan, folder: Path) -> None:
-        """Remove checkpoints, which are as large as the training state."""
-        for left in folder.glob("repeat.*/checkpoint.*"):
+        """Remove checkpoints, which are as large as the training state, of earlier attempts that were killed too."""
+        for left in folder.glob("**/repeat.*/checkpoint.*"):
             left.unlink()
 
     def command(self, config: TrainingConfig, dims: ParallelDims) -> Command:

@@ -102,12 +102,13 @@ def test_only_healing_needs_torchft(torchft_plan: Callable[..., TrainingPlan], r
 
 
 def test_checkpoints_go_with_the_run_that_wrote_them(torchft_plan: Callable[..., TrainingPlan], tmp_path: Path) -> None:
-    kept = tmp_path / "repeat.0" / "samples.0.jsonl"
-    kept.parent.mkdir()
-    for name in ("samples.0.jsonl", "checkpoint.pt", "checkpoint.part"):
-        (kept.parent / name).write_text("")
+    repeats = [tmp_path / "repeat.0", tmp_path / "previous" / "1" / "repeat.0"]
+    for repeat in repeats:
+        repeat.mkdir(parents=True)
+        for name in ("samples.0.jsonl", "checkpoint.pt", "checkpoint.part"):
+            (repeat / name).write_text("")
     get_engine("pretrain", "torchft").clean_up(torchft_plan(), tmp_path)
-    assert list(kept.parent.iterdir()) == [kept]
+    assert [path.name for repeat in repeats for path in repeat.iterdir()] == ["samples.0.jsonl"] * 2
 
 
 def test_a_pilot_of_few_steps_kills_nobody(torchft_plan: Callable[..., TrainingPlan]) -> None:
