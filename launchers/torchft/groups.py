@@ -41,6 +41,9 @@ class Group(Protocol):
     def begin(self) -> None:
         """Begin a step."""
 
+    def await_members(self) -> None:
+        """Wait until it is settled which replicas take part in the step."""
+
     def commits(self) -> bool:
         """End a step's passes; tell whether its update counts. Then `step` has grown."""
 
@@ -65,6 +68,9 @@ class FixedGroup:
 
     def begin(self) -> None:
         """Do nothing: all replicas take part."""
+
+    def await_members(self) -> None:
+        """Return at once: all replicas take part."""
 
     def commits(self) -> bool:
         """Commit every step that gets so far."""
@@ -133,6 +139,10 @@ class HealingGroup:
         """Ask for a quorum, which is awaited before gradients are averaged."""
         self.healed = False
         self._manager.start_quorum()
+
+    def await_members(self) -> None:
+        """Wait for the quorum."""
+        self._manager.wait_quorum()
 
     def commits(self) -> bool:
         """Take another replica's weights where this one is behind; tell whether no replica was lost meanwhile."""

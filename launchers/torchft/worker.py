@@ -147,8 +147,9 @@ class Life:
         return found | ({"step": group.step - 1} if group.replicas else {})
 
     def _die(self, record: StepRecord, steps: TextIO) -> None:
-        """End this process as a lost machine would, where the step is one to die in."""
+        """End this process as a lost machine would, where the step is one to die in: while the others wait for it."""
         if self._kills and self._kills[0] <= record.step < self._last - 1:
+            self.replica.group.await_members()
             _write(record, steps)
             os.kill(os.getpid(), signal.SIGKILL)
 
