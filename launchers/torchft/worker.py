@@ -36,7 +36,7 @@ from llmexp.launchers.torchft.replica import Replica
 from llmexp.launchers.torchft.samples_file import SamplesFile
 from llmexp.launchers.training.engine_kinds import SteppingEngine
 from llmexp.launchers.training.frame import train
-from llmexp.launchers.training.measuring import sequences_of, trace_steps, unrecorded
+from llmexp.launchers.training.measuring import sequences_of, trace_steps, unrecorded, what_was_read
 from llmexp.launchers.training.state_watch import StateWatch
 from llmexp.measure import memory
 from llmexp.measure.batch import MicroBatch
@@ -113,6 +113,10 @@ class Life:
     def _passes(self, step: int) -> list[MicroBatch]:
         place = (self._rank.index, self._rank.world_size)
         return passes_of(self._sequences, step, place, self._plan.batch, self._device)
+
+    def read(self) -> dict[str, Any]:
+        """Say what all steps that count have read."""
+        return what_was_read(self._plan, self._sequences, self._last)
 
     def _take(self, engine: SteppingEngine | StateWatch, steps: TextIO, samples: SamplesFile) -> None:
         """Take a step and write what came of it."""
@@ -209,7 +213,7 @@ def work(plan: TrainingPlan, rank: Rank) -> TrainingSummary:
         state_bytes=watch.count.state,
         # The first step of a later life is not the first of the training.
         largest_update=None if life.number else watch.count.largest_update,
-        what_ran=found | weights_that_ran(plan.config),
+        what_ran=found | life.read() | weights_that_ran(plan.config),
         environment=environment,
         **peaks.summary(),
     )

@@ -97,7 +97,7 @@ def measure_training(plan: TrainingPlan, rank: Rank, engine: RankEngine, device:
         gradient_norm=gradient_norm,
         what_ran=window.what_ran
         | {"peak_phase": peaks.phase}
-        | _read(plan, sequences, loop.taken)
+        | what_was_read(plan, sequences, loop.taken)
         | _what_ran(plan, sequences, probe, engine)
         | kept,
         environment=rank_environment(device, rank.folder) if rank.index == 0 else {},
@@ -246,7 +246,7 @@ def _what_ran(plan: TrainingPlan, sequences: Sequences, probe: KernelProbe, engi
     return {**kernels} | weights_that_ran(plan.config) | engine.what_ran()
 
 
-def _read(plan: TrainingPlan, sequences: Sequences, steps: int) -> dict[str, Any]:
+def what_was_read(plan: TrainingPlan, sequences: Sequences, steps: int) -> dict[str, Any]:
     """Say what so many steps read.
 
     data_passes is how often all existing sequences were read; it is 1 where there were enough for every step.

@@ -38,7 +38,7 @@ def undisturbed_tokens_per_s(repeat: TrainingRepeat, facts: RunConstants) -> Mea
     return Measurement(facts.counted_share * whole / recovery.undisturbed_step_s)
 
 
-@_metric("deaths")
+@_metric("deaths", column=Shown("deaths", ".0f"))
 def failures(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """Replicas that died in the measured window."""
     recovery = repeat.ranks[0].recovery

@@ -69,6 +69,8 @@ def test_a_killed_replica_heals_from_the_other_which_went_on(tmp_path: Path) -> 
     assert len(digests(folder)) == 1
     assert (found["failures"], found["measured_steps"]) == (1, STEPS - 2)
     assert found["redone_steps"] >= 1, "step 5"
+    assert "deaths" in (folder.path.parent / "report.md").read_text(), "fewer than asked for are seen"
+    assert (result.what_ran["data_passes"], result.what_ran["data_records"]) == (1.0, None)
     assert found["goodput_share"] > 0
     (death,) = [step for step in read_steps(folder.repeat(0), 1) if step.ended_s is None]
     again = next(step for step in read_steps(folder.repeat(0), 0) if step.step == 5 and step.sample)
