@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from llmexp.schema.section import NonNegativeInt, PeakDtype, PositiveFloat, PositiveInt, Section, Tuple, Whole
 
@@ -70,6 +70,16 @@ class HardwareConfig(Section):
     )
     price_per_device_hour_usd: PositiveFloat | None = None
     sources: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _connects_nodes(self) -> HardwareConfig:
+        if self.interconnect_devices and self.interconnect_devices < self.devices_per_node:
+            raise ValueError(
+                f"hardware.interconnect_devices={self.interconnect_devices} is less than "
+                f"hardware.devices_per_node={self.devices_per_node}: it counts devices of several nodes: set null "
+                "where it ends at one"
+            )
+        return self
 
     @property
     def connected_devices(self) -> int:

@@ -6,6 +6,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
+from llmexp.errors import ConfigError
 from llmexp.launch.detect import Detected
 from llmexp.launch.preflight import other_hardware
 from llmexp.schema import HardwareConfig
@@ -50,6 +51,12 @@ def test_tensor_cores_are_faster_than_fp32():
     for name in NAMES:
         peaks = hardware(name).peak_flops_per_s
         assert name in WITHOUT_BF16 | DESIGNS or peaks["bf16"] > 1.9 * peaks["fp32"]
+
+
+def test_an_interconnect_of_fewer_devices_than_a_node_has_is_refused():
+    with pytest.raises(ConfigError, match=r"interconnect_devices=2 is less than hardware\.devices_per_node=8"):
+        make_plan("hardware=a6000", "hardware.interconnect_devices=2")
+    assert make_plan("hardware=gb200", "hardware.devices_per_node=8").config.hardware.connected_devices == 72
 
 
 @pytest.mark.parametrize("name", sorted(DESIGNS))
