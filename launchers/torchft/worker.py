@@ -19,7 +19,7 @@ import torch
 from llmexp.launchers.data.loader import passes_of
 from llmexp.launchers.models.weights import weights_that_ran
 from llmexp.launchers.rank.binding import bind_beside
-from llmexp.launchers.rank.frame import Rank, device_of
+from llmexp.launchers.rank.frame import Rank, device_of, lift_memory_limit
 from llmexp.launchers.rank.versions import rank_environment
 from llmexp.launchers.torchft.checkpoint import CheckpointFile
 from llmexp.launchers.torchft.groups import FixedGroup, HealingGroup
@@ -198,7 +198,8 @@ def work(plan: TrainingPlan, rank: Rank) -> TrainingSummary:
     life.join()
     peaks, begun_s = memory.Peaks(device), time.perf_counter()
     watch = life.run()
-    wall_s = time.perf_counter() - begun_s
+    wall_s, peak_bytes = time.perf_counter() - begun_s, peaks.summary()
+    lift_memory_limit()
     replica = life.replica
     found = {"device": str(device), "state_digest": replica.digest(), **replica.what_ran(), **life.kernels()}
     life.trace()
@@ -215,7 +216,7 @@ def work(plan: TrainingPlan, rank: Rank) -> TrainingSummary:
         largest_update=None if life.number else watch.count.largest_update,
         what_ran=found | life.read() | weights_that_ran(plan.config),
         environment=environment,
-        **peaks.summary(),
+        **peak_bytes,
     )
 
 
