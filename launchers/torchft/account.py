@@ -78,9 +78,9 @@ class KilledRun:
         """Yield each death with what it cost until training was as before, or the next death came."""
         deaths = [(record, rank) for rank, of_rank in enumerate(self._records) for record in of_rank if _died(record)]
         deaths = sorted((death for death in deaths if death[0].began_s < self._ended_s), key=lambda d: d[0].began_s)
-        ends = [*(death.began_s for death, _ in deaths), self._ended_s][1:]
-        for (death, rank), next_s in zip(deaths, ends, strict=False):
-            whole_s = min((end_s for end_s in self._whole_again(death) if end_s <= next_s), default=None)
+        nexts = [*((death.step, death.began_s) for death, _ in deaths), (self._last, self._ended_s)][1:]
+        for (death, rank), (next_step, next_s) in zip(deaths, nexts, strict=False):
+            whole_s = min(self._whole_again(death, next_step), default=None)
             until_s = whole_s or next_s
             trained = sum(
                 len(of_step) / self._size for of_step in self._committed[death.step :] if _ended_s(of_step) <= until_s
@@ -88,9 +88,12 @@ class KilledRun:
             lost_s = until_s - death.began_s - trained * step_s
             yield Failure(step=death.step, replica=rank, lost_s=lost_s, recovered=whole_s is not None)
 
-    def _whole_again(self, death: StepRecord) -> Iterator[float]:
-        """Yield the ends of steps of all replicas, from the one of the death on, that came after it."""
-        for of_step in self._committed[death.step :]:
+    def _whole_again(self, death: StepRecord, next_step: int) -> Iterator[float]:
+        """Yield the ends of steps of all replicas after a death, from its step to that of the next one.
+
+        Replicas end a step at different moments, so the next death may begin before the slowest of them has.
+        """
+        for of_step in self._committed[death.step : next_step]:
             if len(of_step) == self._size and _ended_s(of_step) > death.began_s:
                 yield _ended_s(of_step)
 

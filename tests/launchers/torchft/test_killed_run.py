@@ -97,6 +97,17 @@ def test_a_replica_that_does_not_come_back_in_the_window_has_not_recovered(
     assert failure.lost_s == pytest.approx(13 - 4 - 7 * 0.5)
 
 
+def test_a_replica_that_comes_back_for_one_step_has_recovered_before_it_dies_again(
+    killed: Callable[..., TrainingPlan],
+) -> None:
+    together = [took(step, step) for step in range(4)]
+    ours = [took(4, 6), took(5, 7, ended_s=8.2), *(took(step, step + 4) for step in range(6, LAST))]
+    theirs = [died(4, 4), took(5, 7), died(6, 8)]
+    first, second = KilledRun(killed("heal"), [[*together, *ours], [*together, *theirs]]).recovery().failures
+    assert (first.recovered, second.recovered) == (True, False)
+    assert first.lost_s == pytest.approx(8.2 - 4 - 1.5)
+
+
 def settled(folder: Path, plan: TrainingPlan, records: list[list[StepRecord]], digests: tuple[str, str]) -> int:
     for rank, of_rank in enumerate(records):
         steps_path(folder, rank).write_text("".join(one.model_dump_json() + "\n" for one in of_rank))
