@@ -89,17 +89,19 @@ class HealingGroup:
         # torchft takes seconds to import, and recovery=restart does without it.
         import torchft
 
+        from llmexp.launchers.torchft.loopback_servers import manager_on_loopback
+
         rank, size = place
         on_gpu = device.type == "cuda"
         self.backend = "torchft-nccl" if on_gpu else "torchft-gloo"
         self.replicas, self.healed, self._size, self._take = 0, False, size, take
         self._store, port = served_store()
-        self._manager = torchft.Manager(
+        self._manager = manager_on_loopback(
+            PATIENCE,
             pg=(torchft.ProcessGroupNCCL if on_gpu else torchft.ProcessGroupGloo)(timeout=PATIENCE),
             load_state_dict=self._heal,
             state_dict=give,
             min_replica_size=1,
-            timeout=PATIENCE,
             quorum_timeout=PATIENCE,
             rank=0,
             world_size=1,
@@ -107,7 +109,6 @@ class HealingGroup:
             store_port=port,
             lighthouse_addr=os.environ[LIGHTHOUSE],
             replica_id=f"replica_{rank}",
-            hostname=LOOPBACK,
             init_sync=False,
         )
 
