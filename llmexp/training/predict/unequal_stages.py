@@ -71,7 +71,7 @@ def _times(layers: Sequence[float], layer_s: Sequence[float]) -> list[float]:
 def on_card(plan: TrainingPlan, card: HardwareConfig) -> TrainingPlan:
     """Return the plan with another card, whose nodes and links are the plan's."""
     hardware = plan.config.hardware
-    links = ("interconnect_devices", "interconnect_bandwidth_bytes_per_s", "network_bandwidth_bytes_per_s")
-    kept = ("devices_per_node", "nodes", *links)
+    within = ("interconnect_devices", "interconnect_bandwidth_bytes_per_s", "peer_access")
+    kept = ("devices_per_node", "nodes", *within, "network_bandwidth_bytes_per_s")
     other = card.model_copy(update={name: getattr(hardware, name) for name in kept})
     return plan.model_copy(update={"config": plan.config.model_copy(update={"hardware": other})})

@@ -9,7 +9,7 @@ import pytest
 from llmexp.schema import HardwareConfig
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.predict.changed import keys_of_file
-from llmexp.training.predict.unequal_stages import UnequalPipeline, pipeline_s, shared_out, unequal_pipeline
+from llmexp.training.predict.unequal_stages import UnequalPipeline, on_card, pipeline_s, shared_out, unequal_pipeline
 from tests.planning import make_plan
 
 WORDS = ("model=7b", "engine=megatron", "method=F", "hardware=a100", "hardware.devices_per_node=1")
@@ -42,6 +42,13 @@ def test_over_the_internet_the_link_is_slowest_whatever_the_shares() -> None:
     assert found.slowest == "the link"
     assert found.rate == pytest.approx(found.equal_rate, rel=0.05)
     assert found.rate < simulated("a100", "rtx3090")[1].rate / 5
+
+
+def test_another_card_has_the_links_of_the_plan() -> None:
+    a6000 = HardwareConfig.model_validate(keys_of_file("a6000"))
+    plan = make_plan("model=7b", "hardware=rtx4090", "hardware.devices_per_node=2")
+    assert a6000.peer_access
+    assert not on_card(plan, a6000).config.hardware.peer_access
 
 
 @pytest.mark.parametrize("layer_s", [(1.0, 1.0), (1.0, 3.0), (2.0, 3.0, 5.0), (0.1, 9.0, 1.0)])
