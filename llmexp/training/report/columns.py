@@ -73,7 +73,7 @@ def _measured(report: TrainingSection) -> Iterator[Column]:
     yield _column(report, "peak in", lambda row: row.peak_phase, 2)
     yield _metric(report, "step_time_s")
     for spec in FAILURE_METRICS.values():
-        if spec.column:
+        if spec.column and any(row.metric(spec.name) for row in report.rows):
             yield report.metric_column(spec)
 
 

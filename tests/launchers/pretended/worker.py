@@ -136,7 +136,7 @@ def _measure(plan: Any, launcher: Any, folder: Path) -> dict[str, Any]:
     from pretended.tensors import with_content
 
     kernels._activities = lambda: [ProfilerActivity.CPU]
-    measuring._sequences = with_content(measuring._sequences)  # type: ignore[assignment]
+    measuring.sequences_of = with_content(measuring.sequences_of)  # type: ignore[assignment]
     device, rank = device_of(plan.config.hardware, 0), Rank(0, 0, plan.processes, folder)
     summary = measuring.measure_training(plan, rank, launcher.build(plan, device), device)
     samples = [sample.model_dump(mode="json") for sample in read_samples(rank.samples_path, StepSample)]
