@@ -171,8 +171,8 @@ def test_its_plan_says_what_it_decides(installed: Path, llmexp: Callable[..., ob
         (("digest.block_bytes=1",), "digest belongs to task=hash: add that, or leave digest out"),
         (
             ("engine=hashlib",),
-            "engine=hashlib belongs to task=hash: add that; choices are deepspeed, megatron, script, torch, torchft, averaging, "
-            "clipping, with task=pretrain",
+            "engine=hashlib belongs to task=hash: add that; choices are deepspeed, megatron, script, torch, torchft, "
+            "averaging, clipping, with task=pretrain",
         ),
     ],
 )
