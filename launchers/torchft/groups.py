@@ -22,7 +22,7 @@ PATIENCE = timedelta(minutes=10)
 _PLAIN: dict[str, Any] = {"gradient_as_bucket_view": True, "broadcast_buffers": False, "init_sync": False}
 
 
-class Group(Protocol):
+class ReplicaGroup(Protocol):
     """The replicas of one step."""
 
     backend: str

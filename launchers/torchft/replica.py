@@ -9,7 +9,7 @@ import torch
 
 from llmexp.launchers.data.packing import model_inputs
 from llmexp.launchers.models import assembly
-from llmexp.launchers.torchft.groups import Group
+from llmexp.launchers.torchft.groups import ReplicaGroup
 from llmexp.launchers.training.optimizer_state import moments
 from llmexp.measure.batch import MicroBatch
 from llmexp.record.what_ran import WhatRan
@@ -30,7 +30,7 @@ class Replica:
         self.parameters = plan.parameters or sum(parameter.numel() for parameter in self.module.parameters())
         self._accumulation, self._passes = plan.batch.accumulation, 0
 
-    def join(self, group: Group) -> None:
+    def join(self, group: ReplicaGroup) -> None:
         """Take the group that averages this replica's gradients, with the wrapper that it puts around the model."""
         self.group, self._model = group, group.wrapped(self.module)
 
