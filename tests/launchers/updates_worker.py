@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from io import StringIO
 from typing import Any
 
 import stepping
 import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from llmexp.launchers.training.learning_rates import updates_of
 from llmexp.launchers.training.state_watch import watch_over
@@ -23,7 +25,10 @@ def observe(plan: TrainingPlan, training: Any, device: torch.device) -> dict[str
     loop = StepLoop(watch, clock_for(device), file, lambda: 0)
     loop.updates = updates_of(plan, training)
     batches = stepping.batches_of(plan, training, steps, device)
+    # gloo's thread drops a sent gradient when it next gets to run; until then the watch would count it.
+    letting_go = register_optimizer_step_pre_hook(lambda *_: time.sleep(0.05))
     loop.run(batches, range(1), warmup=False)
+    letting_go.remove()
     first, loop.trainable = training.gradient_norm(), training
     loop.run(batches, range(1, steps), warmup=False)
     samples = [json.loads(line) for line in file.getvalue().splitlines()]
