@@ -100,6 +100,7 @@ class TorchEngine(TrainingEngine):
             gathered=Gathered(bytes_of(config.precision.parameters), reshards is False, config.batch.accumulation > 1),
             gradients_stay=config.batch.accumulation > 1,
             late_gradients=gathered.late,
+            waiting_gradient=gathered.waiting * (techniques.adapter is None),
             buffers=gathered.in_passes,
             update_buffers=gathered.at_end + gathered.rest * (config.batch.accumulation == 1),
         )

@@ -40,6 +40,9 @@ class MemoryEstimate(Record):
     made_gradients: int = Field(
         0, description="gradients on the device in the first layer's backward, without copies for the update"
     )
+    waiting_gradient: int = Field(
+        0, description="the head's whole gradient, where it waits in the backward of layers to be reduced"
+    )
     buffers: int = Field(
         0, description="what the engine fills on the device while it computes: buckets, and parameters it has gathered"
     )
@@ -54,9 +57,15 @@ class MemoryEstimate(Record):
         """
         return self._lasting(with_host) | self._passing(self.standing_gradients) | {"buffers": self.buffers}
 
+    def parts_in_backward(self, *, with_host: bool = False) -> dict[str, int]:
+        """One rank's bytes on the device by part in the backward of the last layer, the first to run."""
+        buffers = {"buffers": self.buffers + self.waiting_gradient}
+        return self._lasting(with_host) | self._passing(self.standing_gradients) | buffers
+
     def parts_after_backward(self, *, with_host: bool = False) -> dict[str, int]:
         """One rank's bytes on the device by part when the first layer's backward ends, activations aside."""
-        return self._lasting(with_host) | self._passing(self.made_gradients) | {"buffers": self.buffers}
+        buffers = {"buffers": self.buffers + self.waiting_gradient}
+        return self._lasting(with_host) | self._passing(self.made_gradients) | buffers
 
     def parts_at_update(self, *, with_host: bool = False) -> dict[str, int]:
         """One rank's bytes on the device by part when all gradients exist, without the engine's buffers.

@@ -136,29 +136,30 @@ class GatedDeltaNet(Mixer):
         return "gated delta net"
 
     @property
-    def _channels(self) -> int:
+    def channels(self) -> int:
+        """Queries, keys and values, which go through the convolution."""
         return 2 * self.key_heads * self.key_dim + self.value_heads * self.value_dim
 
     @property
     def matrices(self) -> tuple[Sides, ...]:
         """Queries, keys, values and their gate; two numbers for each head; output."""
         values = self.value_heads * self.value_dim
-        return (self.hidden, self._channels + values), (self.hidden, 2 * self.value_heads), (values, self.hidden)
+        return (self.hidden, self.channels + values), (self.hidden, 2 * self.value_heads), (values, self.hidden)
 
     @property
     def vectors(self) -> int:
         """The convolution's filters, the decay and its bias by head, and the gains of the result's norm."""
-        return self.kernel * self._channels + 2 * self.value_heads + self.value_dim
+        return self.kernel * self.channels + 2 * self.value_heads + self.value_dim
 
     @property
     def flops_per_position(self) -> float:
         """Those of the state are 3 products of its size: its value for a key, the correction, and the query's value."""
         state = 6.0 * self.value_heads * self.key_dim * self.value_dim
-        return super().flops_per_position + 2.0 * self.kernel * self._channels + state
+        return super().flops_per_position + 2.0 * self.kernel * self.channels + state
 
     def cache_elements(self, seq_len: int) -> int:
         """Return the numbers of the state, and of the convolution's last inputs."""
-        return self.value_heads * self.key_dim * self.value_dim + self.kernel * self._channels
+        return self.value_heads * self.key_dim * self.value_dim + self.kernel * self.channels
 
 
 @dataclass(frozen=True)
@@ -173,6 +174,10 @@ class Mamba2(Mixer):
     kernel: int
     bias: bool = False
     conv_bias: bool = True
+    chunk: int = 256
+    """Tokens that are computed together, by products of all pairs of them."""
+    residual_in_fp32: bool = True
+    """The hidden states between layers are in fp32, whatever the parameters' dtype."""
 
     @property
     def words(self) -> str:
@@ -180,33 +185,35 @@ class Mamba2(Mixer):
         return "Mamba-2"
 
     @property
-    def _inner(self) -> int:
+    def inner(self) -> int:
+        """Elements of all heads."""
         return self.heads * self.head_dim
 
     @property
-    def _channels(self) -> int:
-        return self._inner + 2 * self.groups * self.state
+    def channels(self) -> int:
+        """Inputs, B and C, which go through the convolution."""
+        return self.inner + 2 * self.groups * self.state
 
     @property
     def matrices(self) -> tuple[Sides, ...]:
         """Gate, inputs, B, C and time steps; output."""
-        return (self.hidden, self._inner + self._channels + self.heads), (self._inner, self.hidden)
+        return (self.hidden, self.inner + self.channels + self.heads), (self.inner, self.hidden)
 
     @property
     def vectors(self) -> int:
         """The convolution's, three numbers for each head, and the gains of the gated norm."""
         biases = self.bias * sum(outputs for _, outputs in self.matrices)
-        return (self.kernel + self.conv_bias) * self._channels + 3 * self.heads + self._inner + biases
+        return (self.kernel + self.conv_bias) * self.channels + 3 * self.heads + self.inner + biases
 
     @property
     def flops_per_position(self) -> float:
         """Those of the state are 2 products of its size: what the token adds, and what it reads."""
-        state = 4.0 * self._inner * self.state
-        return super().flops_per_position + 2.0 * self.kernel * self._channels + state
+        state = 4.0 * self.inner * self.state
+        return super().flops_per_position + 2.0 * self.kernel * self.channels + state
 
     def cache_elements(self, seq_len: int) -> int:
         """Return the numbers of the state, and of the convolution's last inputs."""
-        return self._inner * self.state + self.kernel * self._channels
+        return self.inner * self.state + self.kernel * self.channels
 
 
 @dataclass(frozen=True)

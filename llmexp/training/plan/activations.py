@@ -37,6 +37,8 @@ class Activations:
     """The most that exists besides at the start of backward: the loss's gradients, or a layer's."""
     on_host: int = 0
     """What waits in host memory where activations are offloaded."""
+    first: int = 0
+    """What exists in the backward of the last layer, the first to run: the head's share of `kept` is gone."""
     last: int = 0
     """What exists in the backward of the first layer, the last to run, when the others' gradients all exist."""
 
@@ -285,11 +287,14 @@ def activations(
         layer = replace(layer, kept=recomputed * layer.kept + (1 - recomputed) * layer.whole, again=0.0)
     if config.memory.activation_offload:
         at_once = max(head + of_loss, (layer.again or layer.kept) + layer.passing)
-        made = Activations(round(between), round(at_once), round(layers * layer.kept + head), round(last + between))
+        made = Activations(
+            round(between), round(at_once), round(layers * layer.kept + head), last=round(last + between)
+        )
     else:
-        backward = max(head + of_loss, layer.again + layer.passing)
-        kept = round(layers * layer.kept + head + between)
-        made = Activations(kept, round(max(0.0, backward - head)), last=round(last + between))
+        in_layer = layer.again + layer.passing
+        kept = layers * layer.kept + between
+        passing = max(of_loss, in_layer - head, 0.0)
+        made = Activations(round(kept + head), round(passing), first=round(kept + in_layer), last=round(last + between))
     for share in shares_of(techniques):
         made = share.activations(made, formula)
     return made

@@ -6,7 +6,6 @@ The terms are those of `activations`, by the parts of each layer. What the modul
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from llmexp.dtypes import bytes_of
@@ -19,51 +18,13 @@ from llmexp.training.config import TrainingConfig
 from llmexp.training.plan.activations import FP32, KEPT_LOSS_COPIES, LOSS_COPIES, Activations
 from llmexp.training.plan.atom_shares import RECOMPUTATION
 from llmexp.training.plan.dims import ParallelDims
+from llmexp.training.plan.kept_by_family import FAMILIES, KeptByFamily
 from llmexp.training.plan.share import Share, shares_of
+from llmexp.training.plan.state_activations import MixerBytes, Sequences, delta_net, mamba2
 
 INDEX = 8
 # Of the experts that a token is sent to: the choice, its order, the tokens' places and the experts in that order.
 INDICES = 4
-
-
-@dataclass(frozen=True)
-class KeptByFamily:
-    """What the modules of a family keep for backward that its sizes do not say."""
-
-    gains_in_fp32: bool = False
-    """Norms multiply with their gain before they return to the parameters' dtype."""
-    joins_rotated: bool = False
-    """Queries are joined of parts, so that fused attention returns a layout that is copied."""
-    values_in_fused: bool = False
-    """Values are a view of one product that has queries and keys too, which all stays."""
-    router_in_fp32: bool = False
-    """The router multiplies copies of its input and of its weights."""
-    weights_in_fp32: bool = False
-    """The results of experts are weighted in fp32."""
-    expert_products: int = 4
-    """Elements of an expert's width that it keeps for a token: gate, up, the activation and the product."""
-    rotary_tables: int = 1
-    """Tables of cosines and sines, as wide as a head."""
-    rotary_in_fp32: bool = False
-    """The tables are not in the parameters' dtype."""
-
-
-FAMILIES: Mapping[str, KeptByFamily] = {
-    "llama": KeptByFamily(),
-    "mistral": KeptByFamily(),
-    "qwen2": KeptByFamily(),
-    "qwen3": KeptByFamily(),
-    "phi3": KeptByFamily(joins_rotated=True, values_in_fused=True),
-    "olmo2": KeptByFamily(gains_in_fp32=True, rotary_in_fp32=True),
-    "olmo3": KeptByFamily(gains_in_fp32=True, rotary_tables=2, rotary_in_fp32=True),
-    "gemma3_text": KeptByFamily(gains_in_fp32=True, rotary_tables=2),
-    "mixtral": KeptByFamily(weights_in_fp32=True),
-    "qwen3_moe": KeptByFamily(),
-    # Clamps gate and up, and adds 1 to up.
-    "gpt_oss": KeptByFamily(gains_in_fp32=True, expert_products=7),
-    "glm4_moe": KeptByFamily(joins_rotated=True, router_in_fp32=True, weights_in_fp32=True),
-    "deepseek_v3": KeptByFamily(router_in_fp32=True, weights_in_fp32=True),
-}
 
 
 def unknown_activations(
@@ -104,14 +65,19 @@ def family_activations(made: Architecture, config: TrainingConfig, techniques: T
     head, of_loss = formula.head()
     outside = head + formula.shared()
     if techniques.recomputation:
-        kept = made.num_layers * formula.residual + formula.masks()
+        kept = formula.entries() + formula.masks()
         backward = max(again + formula.passing(layer) for layer, again in layers.items())
         last = formula.residual + backward
     else:
         kept = sum(count * layers[layer] for layer, count in made.kinds.items())
         backward = max(map(formula.passing, made.kinds))
         last = max(again + formula.passing(layer) for layer, again in layers.items())
-    return Activations(round(kept + outside), round(max(of_loss, backward - head, 0.0)), last=round(last))
+    return Activations(
+        round(kept + outside),
+        round(max(of_loss, backward - head, 0.0)),
+        first=round(kept + formula.shared() + backward),
+        last=round(last),
+    )
 
 
 @dataclass(frozen=True)
@@ -141,19 +107,27 @@ class FamilyFormula:
     @property
     def residual(self) -> int:
         """Bytes of the hidden states between two layers."""
-        return self.tokens * self.made.hidden_size * self.element
+        in_fp32 = any(_keeps_fp32(layer.mixer) for layer in self.made.kinds)
+        return self.tokens * self.made.hidden_size * (FP32 if in_fp32 else self.element)
+
+    def entries(self) -> int:
+        """Return the bytes of what enters all layers: the first takes embeddings, in the parameters' dtype."""
+        embedded = self.tokens * self.made.hidden_size * self.element
+        return embedded + (self.made.num_layers - 1) * self.residual
 
     def kept(self, layer: model.Layer) -> float:
         """Return the bytes that a layer keeps."""
         norms = layer.norm_gains // self.made.hidden_size * self._norm(self.made.hidden_size)
-        return self.tokens * (norms + self._mixer(layer.mixer) + self._feed_forward(layer.feed_forward)) + self._fixed(
-            layer.feed_forward
-        )
+        state, fixed = self._state(layer.mixer), self._fixed(layer.feed_forward)
+        mixed = 0.0 if state else self._mixer(layer.mixer)
+        of_state = state.for_backward if state else 0.0
+        return self.tokens * (norms + mixed + self._feed_forward(layer.feed_forward)) + of_state + fixed
 
     def passing(self, layer: model.Layer) -> float:
         """Return the most bytes that exist in a layer's backward besides what it keeps."""
         before = self.tokens * (self._norm(self.made.hidden_size) + self._feed_forward(layer.feed_forward))
-        of_scores = self._of_scores(layer.mixer) - before
+        state = self._state(layer.mixer)
+        of_scores = (state.passing if state else self._of_scores(layer.mixer)) - before
         return max(of_scores, self._of_products(layer.feed_forward), self._of_norm())
 
     def _of_norm(self) -> float:
@@ -190,13 +164,20 @@ class FamilyFormula:
 
     def masks(self) -> float:
         """Return the bytes of the masks, one for each reach, which layers that attend again share."""
-        reaches = {layer.mixer.reach for layer in self.made.kinds}
+        reaches = {layer.mixer.reach for layer in self.made.kinds if layer.mixer.reach}
         unfused = not self.techniques.flash_attention
         return len(reaches) * self.tokens * self.config.data.seq_len * self.element * unfused
 
     def _norm(self, width: int, rows: int = 1) -> float:
         """Return RMSNorm's bytes a token: its input in fp32, the root of each row, and the result before the gain."""
         return width * (FP32 + (FP32 if self.family.gains_in_fp32 else self.element)) + rows * FP32
+
+    def _state(self, mixer: parts.Mixer) -> MixerBytes | None:
+        """Return the bytes of a mixer that has a state instead of attention."""
+        batch = Sequences(self.micro, self.config.data.seq_len, self.element)
+        if isinstance(mixer, mixers.GatedDeltaNet):
+            return delta_net(mixer, batch)
+        return mamba2(mixer, batch) if isinstance(mixer, mixers.Mamba2) else None
 
     def _mixer(self, mixer: parts.Mixer) -> float:
         if isinstance(mixer, mixers.LatentAttention):
@@ -205,6 +186,8 @@ class FamilyFormula:
         queries, keys = mixer.heads * mixer.head_dim, mixer.kv_heads * mixer.head_dim
         rows = mixer.heads + mixer.kv_heads if mixer.norm_gains == 2 * mixer.head_dim else 2
         normed = self._norm(queries + keys, rows) if mixer.norm_gains else 0.0
+        # The gate, and what it multiplies.
+        normed += 2 * queries * self.element if mixer.gated else 0
         if not self.techniques.flash_attention:
             # Keys and values are repeated for every query head of their group.
             view = queries + keys if self.family.values_in_fused and mixer.heads == mixer.kv_heads else 0
@@ -245,12 +228,14 @@ class FamilyFormula:
         return scores * (FP32 + copy)
 
     def _feed_forward(self, part: parts.Part | None) -> float:
+        if part is None:
+            return 0.0
         if isinstance(part, parts.Mlp):
             return (part.hidden + 4 * part.width) * self.element
         assert isinstance(part, parts.Experts)
         # Each expert gets a copy of its tokens, and its weighted result is kept.
         sent = part.top_k * (2 * part.hidden + self.family.expert_products * part.expert.width)
-        shared = 4 * part.shared.width if part.shared else 0
+        shared = 4 * part.shared.width + part.hidden * part.shared_gate if part.shared else 0
         return (part.hidden + sent + shared) * self.element + self._router(part)
 
     def _router(self, part: parts.Experts) -> float:
@@ -266,9 +251,14 @@ class FamilyFormula:
 
 
 def _rotated(mixer: parts.Mixer) -> int:
-    """Return the elements of a head that turn with its position."""
-    assert isinstance(mixer, mixers.Attention | mixers.LatentAttention)
-    return mixer.head_dim if isinstance(mixer, mixers.Attention) else mixer.rotary_dim
+    """Return the elements of a head that turn with its position; where only a part of them does, all are counted."""
+    if isinstance(mixer, mixers.LatentAttention):
+        return mixer.rotary_dim
+    return mixer.head_dim if isinstance(mixer, mixers.Attention) else 0
+
+
+def _keeps_fp32(mixer: parts.Mixer) -> bool:
+    return isinstance(mixer, mixers.Mamba2) and mixer.residual_in_fp32
 
 
 def _sinks(mixer: parts.Mixer) -> bool:

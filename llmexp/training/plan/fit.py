@@ -31,11 +31,12 @@ def fit_of(plan: TrainingPlan, micro: int) -> Fit | None:
     one_memory = plan.config.hardware.device == "cpu"
     active = computing.peak + computing.on_host * one_memory
     backward = plan.memory.parts_at_backward(with_host=one_memory) | {"activations": active}
+    layers = plan.memory.parts_in_backward(with_host=one_memory) | {"activations": computing.first}
     ending = plan.memory.parts_after_backward(with_host=one_memory) | {"activations": computing.last}
     certain = plan.memory.parts_at_update(with_host=one_memory)
     passing = {"gathered": plan.memory.gathered_beside_gradients, "buffers": plan.memory.update_buffers}
     update = certain | passing
-    fullest = max(backward, ending, update, key=lambda parts: sum(parts.values()))
+    fullest = max(backward, layers, ending, update, key=lambda parts: sum(parts.values()))
     state, need = sum(certain.values()), sum(fullest.values())
     wasted = max(0, sum(backward.values()) + round(WASTE * computing.peak) - need)
     base = _base_bytes(plan)

@@ -91,6 +91,11 @@ class GatheredUnits:
         return max(self._computing, self._reducing)
 
     @property
+    def waiting(self) -> float:
+        """The head's gradient, which waits for the embedding's while layers compute."""
+        return float(self.units.embedding * self.gradients)
+
+    @property
     def late(self) -> float:
         """The bytes of gradients that do not exist yet when `in_passes` do in the backward of the first layers."""
         units, reduced = self.units, self.reduced
@@ -109,7 +114,7 @@ class GatheredUnits:
         last layer's are still being reduced.
         """
         units, wait = self.units, self.units.rest * self.reduced.late
-        in_layers = self.in_passes + units.embedding * self.gradients - self.late
+        in_layers = self.in_passes + self.waiting - self.late
         last = (units.rest + units.embedding * units.tied + units.layer) * self.gradients
         return max(in_layers, last - wait)
 

@@ -100,6 +100,8 @@ class Storage:
     """Bytes that the engine fills on the device while it computes: buckets, and parameters that it has gathered."""
     update_buffers: float = 0.0
     """What of them, and of gathered parameters, is still there when all gradients are."""
+    waiting_gradient: float = 0.0
+    """The head's whole gradient, where it waits in the backward of layers to be reduced."""
     on_disk: OnDisk | None = None
     """What is in files; None where no state is."""
 
@@ -181,6 +183,7 @@ def estimate(
         standing_gradients=counts.size(storage.gradients) * (storage.gradients_stay and not storage.gradients.on_host),
         made_gradients=max(0, counts.size(storage.gradients) - round(storage.late_gradients))
         * (not storage.gradients.on_host),
+        waiting_gradient=round(storage.waiting_gradient),
         buffers=round(storage.buffers),
         update_buffers=round(storage.update_buffers),
         swap_buffers=files.buffers if files else 0,

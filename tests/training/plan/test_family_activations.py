@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 import torch
 from planning import make_plan
-from published_sizes import DEEPSEEK_V3, GPT_OSS, LLAMA, OLMO3, QWEN3_MOE
+from published_sizes import DEEPSEEK_V3, GPT_OSS, LLAMA, MAMBA2, OLMO3, QWEN3_MOE, QWEN3_NEXT
 from tiny_architectures import TINY, configured
 
 from llmexp.inputs.architecture.reading import architecture_of
 from llmexp.training.plan.activations import Activations
-from llmexp.training.plan.family_activations import FAMILIES, activations_of_folder, unknown_activations
+from llmexp.training.plan.family_activations import activations_of_folder, unknown_activations
 from llmexp.training.plan.fit import fit_of, largest_micro
+from llmexp.training.plan.kept_by_family import FAMILIES
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.traced_table import traced_table
 
@@ -28,7 +29,7 @@ WITHIN = 0.03
 # Of the most that a layer's backward holds besides, the formula has the largest terms.
 WITHIN_PEAK = 0.2
 # The formula does not know these with F.
-UNFUSED = ("gpt_oss", "deepseek_v3")
+UNFUSED = ("gpt_oss", "deepseek_v3", "mamba2")
 TRACED = [
     (case, method, precision)
     for case in TINY
@@ -82,6 +83,9 @@ def test_a_traced_rank_keeps_what_the_formula_counts(case: str, method: str, pre
         pytest.param(LLAMA, "Naive", 13_653_772, id="Llama-3-8B Naive"),
         pytest.param(GPT_OSS, "Naive", 11_144_271, id="gpt-oss-20b Naive"),
         pytest.param(DEEPSEEK_V3, "Naive", 92_992_126, id="DeepSeek-V3 Naive"),
+        pytest.param(QWEN3_NEXT, "Naive", 24_238_701, id="Qwen3-Next-80B-A3B Naive"),
+        pytest.param(QWEN3_NEXT, "F", 22_986_093, id="Qwen3-Next-80B-A3B F"),
+        pytest.param(MAMBA2, "Naive", 47_765_963, id="Mamba-2-2.7B Naive"),
     ],
 )
 def test_real_sizes_keep_what_was_traced(sizes: dict[str, Any], method: str, a_token: int, tmp_path: Path) -> None:
@@ -108,7 +112,7 @@ def test_a_plan_says_whether_it_fits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("case", "words", "reason"),
     [
-        ("mamba2", [], "these layers (--trace-memory counts them)"),
+        ("jamba", [], "these layers (--trace-memory counts them)"),
         ("llama4_text", [], "these layers (--trace-memory counts them)"),
         ("gpt_oss", ["method=F"], "these layers with F"),
         ("olmo3", ["method=RS"], "these layers with this method"),

@@ -55,6 +55,8 @@ def mamba2(fields: Fields) -> Architecture:
         kernel=fields.size("conv_kernel", default=4),
         bias=fields.flag("use_bias"),
         conv_bias=fields.flag("use_conv_bias", True),
+        chunk=fields.size("chunk_size", default=256),
+        residual_in_fp32=fields.flag("residual_in_fp32", True),
     )
     return fields.decoder([Layer(mixer, None, hidden)] * len(fields.layers))
 

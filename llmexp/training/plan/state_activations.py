@@ -1,0 +1,86 @@
+"""The bytes that layers with a state instead of attention keep for backward, as torch computes them in transformers.
+
+Counted is the code of transformers 5.23 that needs no further library: it computes in chunks, in fp32. The kernels of
+mamba-ssm and flash-linear-attention keep less.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from llmexp.inputs.architecture.mixers import GatedDeltaNet, Mamba2
+
+FP32 = 4
+DELTA_CHUNK = 64
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """A micro batch on one rank, and the bytes of an element in the parameters' dtype."""
+
+    count: int
+    seq_len: int
+    element: int
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the micro batch."""
+        return self.count * self.seq_len
+
+    @property
+    def converted(self) -> bool:
+        """Tell whether fp32 takes copies."""
+        return self.element != FP32
+
+    def filled(self, chunk: int) -> int:
+        """Return the tokens with those that fill up each sequence's last chunk."""
+        return self.count * ceil(self.seq_len / chunk) * chunk
+
+
+@dataclass(frozen=True)
+class MixerBytes:
+    """What a mixer keeps for backward, and the most that its backward holds besides, in bytes."""
+
+    for_backward: float
+    passing: float
+
+
+def delta_net(mixer: GatedDeltaNet, batch: Sequences) -> MixerBytes:
+    """Return the bytes of a gated delta net."""
+    heads, values = mixer.value_heads, mixer.value_heads * mixer.value_dim
+    # Keys and queries are repeated for every head of values.
+    keys = mixer.value_heads * mixer.key_dim
+    element, tokens = batch.element, batch.filled(DELTA_CHUNK)
+    # Queries and keys before their norms, keys, and both and k_cumdecay as products read them.
+    of_keys = 8 if batch.converted else 12
+    scores, states = 5 * heads * DELTA_CHUNK, keys * mixer.value_dim / DELTA_CHUNK
+    in_fp32 = of_keys * keys + 6 * values + scores + states + 9 * heads
+    of_chunks = FP32 * in_fp32 * tokens
+    # With a head of keys for each of values, the gate is a view of one product with all of them.
+    viewed = mixer.channels * (mixer.key_heads == heads and not batch.converted)
+    narrow = (mixer.hidden + mixer.channels + 3 * values + heads + viewed) * element * batch.tokens
+    passing = FP32 * (heads * DELTA_CHUNK + 2 * keys + values) * tokens
+    return MixerBytes(of_chunks + narrow + _convolved(mixer, batch), passing)
+
+
+def mamba2(mixer: Mamba2, batch: Sequences) -> MixerBytes:
+    """Return the bytes of a Mamba-2 layer's mixer."""
+    inner, states, element = mixer.inner, mixer.heads * mixer.state, batch.element
+    chunks, tokens = ceil(batch.seq_len / mixer.chunk), batch.filled(mixer.chunk)
+    scores = 3 * mixer.heads * mixer.chunk
+    # Products read copies of B and C, which every head repeats, unless there is a single chunk.
+    copied = 5 if batch.count * chunks > 1 else 3
+    in_fp32 = scores + copied * states + (10 if batch.converted else 8) * inner + (3 + batch.converted) * mixer.heads
+    between = mixer.heads * ((2 * chunks + 1) * mixer.head_dim * mixer.state + (chunks + 1) ** 2) * batch.count
+    # In fp32 the scan's inputs are a view of what the convolution gives, which all stays.
+    whole = inner + mixer.channels + mixer.heads + (0 if batch.converted else mixer.channels)
+    narrow = (mixer.hidden + inner + whole + 2 * mixer.heads) * element * batch.tokens
+    made = FP32 * (in_fp32 * tokens + between) + narrow
+    passing = FP32 * (mixer.heads * mixer.chunk + states) * tokens
+    return MixerBytes(made + _convolved(mixer, batch), passing)
+
+
+def _convolved(mixer: GatedDeltaNet | Mamba2, batch: Sequences) -> int:
+    """Return the bytes of a convolution's result, with the rest that is cut off at the end of each sequence."""
+    return mixer.channels * (batch.seq_len + mixer.kernel - 1) * batch.count * batch.element
