@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, fields, replace
 from itertools import product
 
+from llmexp.inputs.architecture.reading import architecture_of
 from llmexp.inputs.shape import shape_of
-from llmexp.schema import EndsAsLayers
+from llmexp.schema import EndsAsLayers, FamilyModel
 from llmexp.training.config import TrainingConfig
 from llmexp.training.plan.degrees import DEGREES, ENDS
 
@@ -55,15 +56,23 @@ def layouts(config: TrainingConfig, engine_keys: Collection[str], fixed: Collect
 
 
 def _sizes(config: TrainingConfig, name: str, engine_keys: Collection[str], fixed: Collection[str]) -> list[int]:
-    """Return the powers of two that the model takes; other models than Llama-like ones are not cut."""
-    if f"parallelism.{name}" in fixed or name not in engine_keys or shape_of(config.model) is None:
+    """Return the powers of two that the model takes; other models than Llama-like ones share out experts alone."""
+    counts = _expert_counts(config) if name == "ep" else ()
+    if f"parallelism.{name}" in fixed or name not in engine_keys or (shape_of(config.model) is None and not counts):
         return [getattr(config.parallelism, name)]
     devices = config.hardware.devices_per_node * config.hardware.nodes
     most = {"tp": min(devices, config.hardware.connected_devices), "pp": MOST_STAGES}.get(name, devices)
     powers = (1 << exponent for exponent in range(most.bit_length()))
     if name == "pp":
         return [size for size in powers if size == 1 or any(True for _ in _even_ends(config, size, engine_keys, fixed))]
+    if counts:
+        return [size for size in powers if all(count % size == 0 for count in counts)]
     return [size for size in powers if size == 1 or _divides(config, name, size)]
+
+
+def _expert_counts(config: TrainingConfig) -> Collection[int]:
+    """Return the numbers of experts of a family's layers; empty for other models, whose numbers are keys."""
+    return architecture_of(config.model).expert_counts if isinstance(config.model, FamilyModel) else ()
 
 
 def _divides(config: TrainingConfig, name: str, size: int) -> bool:

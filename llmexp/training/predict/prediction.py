@@ -66,7 +66,7 @@ def _of_model(plan: TrainingPlan) -> str:
 
 
 def _cut(plan: TrainingPlan) -> str:
-    cut = next(iter(plan.dims.cutting("matrices", "layers", "experts")), "")
+    cut = next(iter(plan.dims.cutting("matrices", "layers")), "")
     return f"parallelism.{cut} of layers that are not like Llama's is not predicted" if cut else ""
 
 

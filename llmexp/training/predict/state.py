@@ -62,7 +62,7 @@ def state_of(plan: TrainingPlan, layers: Layers, trained: Trained) -> State:
 
 
 def _held(plan: TrainingPlan, layers: Layers) -> _Held:
-    """Return what the fullest rank holds; only a model that no degree cuts may be one not like Llama."""
+    """Return what the fullest rank holds; a model that is not like Llama may share out its experts, no more."""
     dims, shape = plan.dims, layers.counted
     if not dims.cutting("matrices", "layers", "experts"):
         return _Held(float(layers.parameters), 0.0, dims.sharers, 1)

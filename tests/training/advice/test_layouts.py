@@ -32,6 +32,15 @@ def test_experts_are_shared_out() -> None:
     assert all(8 // (layout.tp * layout.pp) % layout.ep == 0 for layout in found)
 
 
+def test_experts_of_a_family_are_shared_out_and_nothing_else_is_cut() -> None:
+    words = ("hardware=h100", "data.seq_len=2048")
+    found = [*layouts(make_plan(*words, "model=qwen3-30b-a3b", "engine=torch").config, ALL, ())]
+    assert {layout.ep for layout in found} == {1, 2, 4, 8}
+    assert {(layout.tp, layout.pp, layout.cp) for layout in found} == {(1, 1, 1)}
+    dense = [*layouts(make_plan(*words, "model=olmo3-7b", "engine=torch").config, ALL, ())]
+    assert dense == [Layout()]
+
+
 def test_whole_experts_are_shared_out_over_tp_too() -> None:
     words = ("model=mixtral", "hardware=h100", "data.seq_len=2048")
     found = [*layouts(make_plan(*words, "engine=megatron").config, (*ALL, "etp"), ())]

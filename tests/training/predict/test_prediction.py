@@ -10,6 +10,7 @@ from llmexp.paper.printed import paper_cell
 from llmexp.record.predicted import Prediction
 from llmexp.training.predict import predict, unpredicted
 from llmexp.training.predict.rates import constants
+from llmexp.training.predict.work import work_of
 from tests.planning import make_plan, make_plans, table03_methods
 
 WORDS = ("model=7b", "hardware=a800", "precision=bf16_pure", "data.seq_len=350", "optimizer=adamw_cpuadam")
@@ -253,6 +254,17 @@ def test_experts_cost_like_those_that_a_token_is_sent_to() -> None:
     spread = cluster("model=mixtral", *sizes, "parallelism.ep=8")
     assert spread.parts_s["expert parallelism"] > 0
     assert "expert parallelism" not in routed.parts_s
+
+
+def test_experts_of_a_family_travel_as_those_of_a_shape_do() -> None:
+    """A rank that has an eighth of the experts sends it eight times the tokens, and gathers fewer weights."""
+    words = ("model=qwen3-30b-a3b", "engine=torch", "method=F+R+Z3", "data.seq_len=4096", "parallelism.dp=8")
+    alone, spread = (predicted(*words, f"parallelism.ep={ep}", "hardware=h100").parts_s for ep in (1, 8))
+    assert spread["expert parallelism"] > 0
+    assert "expert parallelism" not in alone
+    assert spread["backward"] < 0.5 * alone["backward"], "products are larger"
+    sent = 48 * 4096 * 8 * 2048 * 2 * 7 / 8  # layers, tokens, experts of each, elements, bytes, those of other ranks
+    assert work_of(make_plan(*words, "parallelism.ep=8", "hardware=h100")).expert_bytes == pytest.approx(2 * sent)
 
 
 @pytest.mark.parametrize("words", [(), ("parallelism.tp=8", "parallelism.sequence=true"), ("parallelism.pp=4",)])
