@@ -66,7 +66,7 @@ ONLY_IN = {
     "transformers": ("launchers",),
     "peft": ("launchers",),
     "bitsandbytes": ("launchers",),
-    "torchao": ("launchers.models.float8",),
+    "torchao": ("launchers.models.float8", "launchers.models.fake_quantizing"),
     "flash_attn": ("launchers",),
     "datasets": ("launchers",),
     "huggingface_hub": ("launchers",),

@@ -87,6 +87,10 @@ def with_atoms(model: PreTrainedModel, plan: TrainingPlan) -> PreTrainedModel:
         from llmexp.launchers.models.float8 import convert_linears  # torchao takes three seconds to import
 
         convert_linears(model, plan.engine_config["float8"])
+    if plan.config.precision.qat:
+        from llmexp.launchers.models.fake_quantizing import round_weights
+
+        round_weights(model, plan.config.precision)
     if techniques.adapter is None:
         return model
     from llmexp.launchers.models.peft_adapters import adapted  # PEFT takes a second to import

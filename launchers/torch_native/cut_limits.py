@@ -61,6 +61,7 @@ def untried(config: TrainingConfig) -> dict[str, bool]:
     optimizer = config.optimizer
     asked = {
         f"precision.linears={config.precision.linears}": config.precision.linears is not None,
+        f"precision.qat={config.precision.qat}": config.precision.qat is not None,
         "precision.parameters=fp16": config.precision.parameters == "fp16",
         "kernels.liger=true": config.kernels.liger,
         "memory.activation_offload=true": config.memory.activation_offload,

@@ -242,6 +242,10 @@ def _what_ran(plan: TrainingPlan, sequences: Sequences, probe: KernelProbe, engi
         from llmexp.launchers.models.float8 import float8_that_ran  # it imports transformers' models
 
         kernels |= float8_that_ran(plan, engine.module, probe.names)
+    if plan.config.precision.qat:
+        from llmexp.launchers.models.fake_quantizing import weights_that_were_rounded
+
+        kernels |= weights_that_were_rounded(engine.module)
     kernels |= scale_that_ran(engine)
     return {**kernels} | weights_that_ran(plan.config) | engine.what_ran()
 

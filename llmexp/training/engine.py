@@ -103,7 +103,7 @@ class TrainingEngine(Engine[TrainingConfig]):
             "pytorch_optimizer": package == "pytorch_optimizer",
             "peft": techniques.adapter is not None,
             "liger_kernel": config.kernels.liger,
-            "torchao": config.precision.linears is not None,
+            "torchao": config.precision.linears is not None or config.precision.qat is not None,
             "flash_attn_interface": config.kernels.flash == "fa3",
             "flash_attn.cute": config.kernels.flash == "fa4",
             "triton": self.compiles(config) and config.hardware.device == "cuda",

@@ -273,6 +273,38 @@ def linears_limit(
     return f"precision.linears={wanted}: {reason}" if reason else mx_limit(config)
 
 
+def qat_limit(config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims) -> str | None:
+    """Say why precision.qat, which rounds the matrices of a model's decoder layers, cannot be used."""
+    precision, shape, name = config.precision, shape_of(config.model), config.model.name
+    if precision.qat is None:
+        return None
+    group, cut = (
+        precision.qat_group_size,
+        next((name for name, size in dims.degrees.items() if size > 1 and name != "dp"), None),
+    )
+    sides = shape.matrices.items() if shape else ()
+    odd = next((f"{matrix}, {inputs} wide" for matrix, (inputs, _) in sides if inputs % group), None)
+    why = {
+        f"it changes models of transformers, not those of engine={engine.name}: set engine=torch or engine=deepspeed": (
+            not engine.builds_transformers
+        ),
+        "it rounds matrices that train: leave L, QL, P and Q out": techniques.adapter or techniques.quantization,
+        "it has not been tried with C: leave C out": techniques.compilation,
+        f"it has not been tried with parallelism.{cut}: set parallelism.{cut}=1": cut is not None,
+        "it has not been tried with precision.linears: set one of them": precision.linears is not None,
+        "kernels.fused_accumulation has products of its own: leave one of them out": config.kernels.fused_accumulation,
+        "kernels.fused_projections joins the matrices that it rounds: leave one of them out": (
+            config.kernels.fused_projections
+        ),
+        "memory.keep names operators that it has more of: leave one of them out": config.memory.keep is not None,
+        f"it rounds linear layers of dense models like Llama, not those of model={name}": shape is None
+        or shape.num_experts,
+        f"precision.qat_group_size={group} does not divide {odd} of model={name}": odd is not None,
+    }
+    reason = next((reason for reason, holds in why.items() if holds), None)
+    return f"precision.qat={precision.qat}: {reason}" if reason else None
+
+
 def schedule_limit(
     config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims
 ) -> str | None:

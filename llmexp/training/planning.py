@@ -28,6 +28,7 @@ from llmexp.training.knobs import (
     liger_limit,
     linears_limit,
     loss_scale_limit,
+    qat_limit,
     schedule_limit,
     tf32_limit,
     update_limit,
@@ -128,6 +129,7 @@ def _skip(config: TrainingConfig, engine: TrainingEngine, techniques: Techniques
         tf32_limit,
         loss_scale_limit,
         linears_limit,
+        qat_limit,
         update_limit,
     )
     limits = (limit(config, engine, techniques, dims) for limit in knobs)

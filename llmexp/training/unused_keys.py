@@ -43,6 +43,7 @@ def _reasons(plan: TrainingPlan) -> dict[tuple[str, str], str]:
         ("adapter", "virtual_tokens"): "" if adapter == "prompt" else "only P has such embeddings",
         ("adapter", "save"): "" if adapter else "only L, QL and P have an adapter to save",
         ("precision", "scaling"): "" if config.precision.linears else "only precision.linears=fp8 has scales",
+        ("precision", "qat_group_size"): "" if config.precision.qat else "only precision.qat has groups",
         **dict.fromkeys((("precision", key) for key in ("initial_scale_power", "scale_window")), unscaled),
         **dict.fromkeys((("batch", key) for key in ("search", "largest", "fits")), no_search),
         ("data", "split"): no_split,

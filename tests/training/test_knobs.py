@@ -21,6 +21,7 @@ ONE_RANK = ["engine=torch", "parallelism.dp=1", "batch.accumulation=2"]
 CLIPPED = "optimizer.clip_norm=1.0"
 CHUNKED = "kernels.chunked_loss=true"
 FUSED = "kernels.fused_projections=true"
+QAT = "precision.qat=int4"
 OFFLOAD, LIGER, CUDNN = "memory.activation_offload=true", "kernels.liger=true", "kernels.flash=cudnn"
 
 
@@ -46,6 +47,20 @@ def plan(*words: str) -> TrainingPlan:
         ([CHUNKED, "engine=torch", "parallelism.pp=2", "batch.accumulation=2"], "set parallelism.pp=1"),
         ([CHUNKED, "parallelism.cp=2"], "set parallelism.cp=1"),
         ([CHUNKED, LIGER, "hardware=a800"], "Liger computes the loss in chunks itself"),
+        ([QAT, "engine=megatron"], "not those of engine=megatron: set engine=torch or engine=deepspeed"),
+        ([QAT], "precision.qat_group_size=128 does not divide down_proj, 344 wide of model=tiny"),
+        ([QAT, "method=L", "task=finetune", "data=synthetic"], "it rounds matrices that train"),
+        ([QAT, "method=C"], "leave C out"),
+        ([QAT, "engine=torch", "parallelism.tp=2"], "it has not been tried with precision.qat=int4"),
+        ([QAT, "engine=torch", "parallelism.cp=2"], "it has not been tried with precision.qat=int4"),
+        ([QAT, "engine=torch", "precision=fp8"], "precision.linears: set one of them"),
+        ([QAT, FUSED], "kernels.fused_projections joins the matrices that it rounds"),
+        ([QAT, ADDED, *ONE_RANK], "kernels.fused_accumulation has products of its own"),
+        (
+            [QAT, "engine=torch", "method=F+R", "model.intermediate_size=384", "memory.keep=products"],
+            "memory.keep names operators",
+        ),
+        ([QAT, "model=tiny-moe"], "dense models like Llama, not those of model=tiny-moe"),
         ([FUSED, "engine=megatron"], "engine=megatron always does it: leave it out"),
         ([FUSED, "engine=script", "engine.options.command='-m train'"], "not those of engine=script: set engine=torch"),
         ([FUSED, "model=deepseek-v3"], "of models like Llama, not those of model=deepseek-v3"),

@@ -52,7 +52,7 @@ def settings_unlike(row: TrainingRow) -> list[str]:
     config, precision = row.plan.config, row.plan.config.precision
     states = {precision.parameters, precision.gradients, precision.master, precision.moments}
     differences = {
-        f"precision={precision.name}": states != {DTYPE} or precision.linears is not None,
+        f"precision={precision.name}": states != {DTYPE} or precision.linears is not None or precision.qat is not None,
         f"optimizer={config.optimizer.name}": config.optimizer.name != OPTIMIZER,
         f"adapter.targets={','.join(config.adapter.targets)}": config.task.name == "finetune"
         and config.adapter.targets != LORA_TARGETS,

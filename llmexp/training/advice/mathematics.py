@@ -16,6 +16,7 @@ def changes_of(plan: TrainingPlan) -> Sequence[str]:
         "bf16 without fp32 copy": precision.parameters == precision.master == "bf16",
         "fp16 with a scaled loss": precision.scales_loss,
         "fp8 products": precision.linears is not None,
+        "rounded weights": precision.qat is not None,
         "8-bit moments": getattr(plan.config.optimizer, "moment_dtype", None) == "int8",
     }
     return [words for words, holds in changes.items() if holds]

@@ -97,6 +97,14 @@ class PrecisionConfig(Section):
             "weights' gradients in the parameters' dtype, or for each block of 32 elements"
         ),
     )
+    qat: Literal["int2", "int3", "int4", "int8"] | None = Field(
+        None,
+        description=(
+            "what forward rounds the decoder layers' matrices to; their gradients pass as if nothing was rounded "
+            "(quantization-aware training); None: nothing"
+        ),
+    )
+    qat_group_size: PositiveInt = Field(128, description="weights of a row that share a scale with precision.qat")
     initial_scale_power: Annotated[int, Field(ge=0, le=32), Whole] = Field(
         16, description="the loss is first multiplied by 2 to this power, with parameters in fp16"
     )

@@ -119,7 +119,9 @@ class Formula:
         a_token = 2 * self._norm() + self._attention() + self._mlp() + self._adapter()
         wide = self.shape.intermediate_size / self.matrix_parts * self._experts_of_token()
         passing = max(passing_of_scores, 3 * wide * self.element * self.tokens) + self._dequantized()
-        return Layer(self.residual * self.element * self.tokens, a_token * self.tokens + attended, passing)
+        scales, rounded, steps = self._rounded()
+        entry = self.residual * self.element * self.tokens + scales
+        return Layer(entry, a_token * self.tokens + attended + scales + rounded, passing + steps)
 
     def kept_results(self) -> tuple[float, float]:
         """Return the bytes of what one layer keeps with memory.keep, and those of it that backward needs itself.
@@ -245,6 +247,17 @@ class Formula:
         """Return the bytes of the largest matrix of a layer, which 4-bit weights become while they are multiplied."""
         matrix = self.shape.hidden_size * self.shape.intermediate_size / self.matrix_parts
         return matrix * self.element * (self.techniques.quantization is not None)
+
+    def _rounded(self) -> tuple[float, float, float]:
+        """Return the scales that modules hold with precision.qat, what backward needs, and its steps in one matrix.
+
+        torchao holds a scale and a zero point for each group, and keeps rounded matrices and their quotients in fp32.
+        """
+        if self.config.precision.qat is None:
+            return 0.0, 0.0, 0.0
+        sizes = [inputs * outputs for inputs, outputs in self.shape.matrices.values()]
+        groups = sum(sizes) / self.config.precision.qat_group_size
+        return 2 * FP32 * groups, sum(sizes) * (self.element + FP32) + FP32 * groups, 2.0 * FP32 * max(sizes)
 
     def _experts_of_token(self) -> int:
         return self.shape.experts_per_token or 1

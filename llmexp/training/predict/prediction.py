@@ -79,6 +79,7 @@ def _of_settings(plan: TrainingPlan) -> str:
         "emulated fp8 is rounded, and multiplied otherwise, at a speed that is not predicted": emulated(plan),
         f"fp8 by engine={config.engine.name} is not predicted": config.precision.linears and config.engine.name != _FP8,
         f"precision.scaling={MX} is not predicted": config.precision.linears and config.precision.scaling == MX,
+        "precision.qat rounds weights in every pass, in a time that is not predicted": config.precision.qat,
         "batch.micro=max is not predicted: name a batch": not plan.settled,
         unknown_update(plan): unknown_update(plan),
         "activations of layers that are not like Llama's are not known": config.memory.activation_offload

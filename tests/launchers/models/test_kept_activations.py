@@ -66,6 +66,13 @@ def test_projections_in_one_product_live_as_long_as_values_do(words, precision):
     assert abs(share_off(*fused)) < WITHIN
 
 
+@pytest.mark.parametrize("precision", ["bf16_pure", "fp32"])
+@pytest.mark.parametrize("method", ["Naive", "F"])
+def test_rounded_weights_are_kept_with_their_quotients(method, precision):
+    rounding = ("precision.qat=int4", "model.intermediate_size=256")
+    assert abs(share_off("model=tiny", f"method={method}", f"precision={precision}", *rounding)) < WITHIN
+
+
 @pytest.mark.parametrize("method", ["L", "L+F", "L+R", "P"])
 def test_it_is_for_adapters_too(method):
     words = ["model=tiny", "task=finetune", f"method={method}", "precision=bf16_pure"]

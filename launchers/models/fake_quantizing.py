@@ -1,0 +1,31 @@
+"""Quantization-aware training by torchao: forward rounds weights, and backward passes gradients as if it had not."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from llmexp.launchers.models.compiled import decoder_layers
+from llmexp.record.what_ran import WhatRan
+from llmexp.training.config import PrecisionConfig
+
+
+def round_weights(model: nn.Module, precision: PrecisionConfig) -> None:
+    """Let the decoder layers' linear layers round their weights in place; their names and dtypes stay."""
+    from torchao.quantization import quantize_
+    from torchao.quantization.qat import IntxFakeQuantizeConfig, QATConfig
+
+    dtype = getattr(torch, str(precision.qat))
+    rounded = IntxFakeQuantizeConfig(dtype, group_size=precision.qat_group_size, is_symmetric=True)
+    for layer in decoder_layers(model):
+        quantize_(layer, QATConfig(weight_config=rounded, step="prepare"))
+
+
+def weights_that_were_rounded(module: nn.Module) -> WhatRan:
+    """Say, for what_ran, how many linear layers round their weights, and to what."""
+    from torchao.quantization.qat.linear import FakeQuantizedLinear
+
+    rounding = [each.weight_fake_quantizer for each in module.modules() if isinstance(each, FakeQuantizedLinear)]
+    done = [each.config for each in rounding if each.scale is not None]
+    kinds = {f"{each.dtype}".removeprefix("torch.") + f" in groups of {each.group_size}" for each in done}
+    return {"rounded_weights": f"{', '.join(sorted(kinds))}, {len(done)} matrices"}
