@@ -36,6 +36,10 @@ _CARDS = {
         "hardware.memory_bandwidth_bytes_per_s=2.4e12",
     ]
 }
+# NVIDIA's programs, whose recipes shard optimizer states, and cut sequences where they cut matrices; with layers that
+# stages do not share out evenly embedding and head count as layers (megatron-bridge 0.3.1, recipes/llama/llama3.py).
+_NVIDIA = ("megatron-bridge", "megatron-lm", "nemo")
+_OF_RECIPES = "optimizer states, sequences and stages by its recipes"
 # What notes say of the scales of fp8.
 _SCALING = {"gradients of weights in bf16": "rowwise_with_gw_hp", "scaled by row": "rowwise"}
 _COPIED = "sharded inside groups of cards and copied over these"
@@ -111,8 +115,22 @@ def _precision(row: Row, assumed: list[str]) -> list[str]:
     if row.precision == "fp16":
         assumed.append("fp16 as bf16, both with fp32 master weights")
         return ["precision=bf16_mixed"]
+    if row.precision == "mxfp8":
+        return ["precision=fp8", "precision.scaling=mxfp8"]
+    if row.precision == "fp8" and engine_of(row) == "megatron":
+        return ["precision=fp8", f"precision.scaling={_engine_scaling(row, assumed)}"]
     scaling = [recipe for said, recipe in _SCALING.items() if said in row.note and row.precision == "fp8"]
     return [f"precision={row.precision}", *(f"precision.scaling={recipe}" for recipe in scaling[:1])]
+
+
+def _engine_scaling(row: Row, assumed: list[str]) -> str:
+    """Return TransformerEngine's recipe: current scales are the default of Megatron-Bridge, and of NeMo since 2025.
+
+    Megatron's own are those of earlier steps, which all had before (megatron-core 0.16, transformer_config.py).
+    """
+    current = row.framework == "megatron-bridge" or (row.framework == "nemo" and row.date >= "2025")
+    assumed.append(f"scales of {'the step' if current else 'earlier steps'} in fp8")
+    return "tensorwise" if current else "delayed"
 
 
 def engine_of(row: Row) -> str:
@@ -215,6 +233,9 @@ def recomputed_share(row: Row) -> float:
 def _sharded(row: Row, assumed: list[str]) -> list[str]:
     if row.replicas == 1:
         return []
+    if row.sharding is None and _has_recipes(row) and not row.adapter:
+        assumed.append(_OF_RECIPES)
+        return ["Z1"]
     if row.sharding is None:
         assumed.append("no sharding")
     return [f"Z{row.sharding}"] * bool(row.sharding)
@@ -244,8 +265,14 @@ def _layout(row: Row) -> list[str]:
     words += [f"parallelism.shard={_CARDS_OF_A_NODE}"] * (_COPIED in row.note)
     words += [f"parallelism.schedule={row.schedule}"] * bool(row.schedule)
     words += [f"parallelism.etp={row.etp}"] * bool(row.etp)
-    words += [f"parallelism.ends_as_layers={row.ends_as_layers}"] * bool(row.ends_as_layers)
-    return words + ["parallelism.sequence=true"] * (row.sequence_parallel == "yes" and row.tp > 1)
+    ends = row.ends_as_layers or ("both" if _has_recipes(row) and (row.layers or 0) % row.pp else "")
+    words += [f"parallelism.ends_as_layers={ends}"] * bool(ends)
+    cuts = row.sequence_parallel == "yes" or (row.sequence_parallel == "" and _has_recipes(row))
+    return words + ["parallelism.sequence=true"] * (cuts and row.tp > 1)
+
+
+def _has_recipes(row: Row) -> bool:
+    return row.framework in _NVIDIA
 
 
 def _optimizer(row: Row, assumed: list[str]) -> list[str]:

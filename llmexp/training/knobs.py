@@ -13,10 +13,17 @@ from llmexp.schema import SizedModel
 from llmexp.training.config import TrainingConfig
 from llmexp.training.engine import TrainingEngine
 from llmexp.training.limits import keys_of, sized
-from llmexp.training.plan.activations import MEGATRON
 from llmexp.training.plan.degrees import words_of
 from llmexp.training.plan.dims import ParallelDims
-from llmexp.training.plan.float8 import MULTIPLE, multiplies_fp8, mx_limit, undivided
+from llmexp.training.plan.float8 import (
+    MEGATRON,
+    MULTIPLE,
+    TORCHAO,
+    by_transformer_engine,
+    multiplies_fp8,
+    mx_limit,
+    undivided,
+)
 from llmexp.training.plan.seq_len_schedule import KEY
 
 # These are the transformers models that llmexp's own files describe; Liger supports all of them.
@@ -260,9 +267,13 @@ def linears_limit(
     if wanted is None:
         return None
     odd = next(undivided(shape, MULTIPLE), None) if shape and multiplies_fp8(config.hardware) else None
+    scaling, lacking = config.precision.scaling, "multiplies in precision.parameters alone"
+    if by_transformer_engine(config):
+        lacking = "needs transformer_engine: llmexp plans its fp8 and does not run it"
     why = {
-        f"engine={engine.name} multiplies in precision.parameters alone: set engine=torch, or precision=bf16_mixed or "
-        "bf16_pure": wanted not in engine.linears,
+        f"engine={engine.name} {lacking}: set engine=torch, or precision=bf16_mixed or bf16_pure": wanted
+        not in engine.linears,
+        f"precision.scaling={scaling} is TransformerEngine's: choices are {', '.join(TORCHAO)}": scaling not in TORCHAO,
         "it converts linear layers that train: leave L, QL, P and Q out": techniques.adapter or techniques.quantization,
         "it has not been tried with pipeline stages: set parallelism.pp=1": dims.pp > 1,
         f"it converts linear layers of dense models like Llama, not those of model={name}": shape is None

@@ -187,6 +187,49 @@ def test_fp16_is_planned_as_bf16_and_says_so(made_up) -> None:
     assert half.assumed == ("fp16 as bf16, both with fp32 master weights",)
 
 
+@pytest.mark.parametrize(
+    ("framework", "date", "precision", "scaling"),
+    [
+        ("megatron-bridge", "2025-09", "fp8", "tensorwise"),
+        ("megatron-bridge", "2025-09", "mxfp8", "mxfp8"),
+        ("nemo", "2025-10-24", "fp8", "tensorwise"),
+        ("nemo", "2024-08", "fp8", "delayed"),
+        ("megatron-lm", "2025", "fp8", "delayed"),
+        ("torchtitan", "2025", "mxfp8", "mxfp8"),
+    ],
+)
+def test_low_precision_has_the_scales_of_its_program(made_up, framework, date, precision, scaling) -> None:
+    row = replace(made_up, framework=framework, date=date, precision=precision, note="")
+    words, assumed = words_and_assumptions(row)
+    assert f"precision.scaling={scaling}" in words
+    of_the_step = {"tensorwise": "scales of the step in fp8", "delayed": "scales of earlier steps in fp8"}
+    assert of_the_step.get(scaling, "") in ["", *assumed]
+
+
+def test_what_nvidias_recipes_set_is_assumed_of_their_programs_alone(made_up) -> None:
+    row = replace(made_up, framework="megatron-bridge", sharding=None, layers=126, devices=64, nodes=None, tp=2, pp=8)
+    row = replace(row, sequence_parallel="")
+    plan, other = planned(row).plan, replace(row, framework="megatron-core")
+    assert plan
+    assert (plan.techniques.zero_stage, plan.dims.sequence, plan.dims.ends_as_layers) == (1, True, "both")
+    assert "optimizer states, sequences and stages by its recipes" in planned(row).assumed
+    assert "parallelism.pp=8 does not divide model.num_layers=126" in planned(other).refused
+    even = planned(replace(row, layers=32)).plan
+    assert even
+    assert even.dims.ends_as_layers is None
+    # Its recipes of adapters shard nothing.
+    adapted = planned(replace(row, adapter="lora", kind="finetune")).plan
+    assert adapted
+    assert adapted.techniques.zero_stage == 0
+
+
+def test_fp8_by_transformer_engine_is_predicted_and_not_started(rows) -> None:
+    row = next(row for row in rows if row.source == "megatron-bridge" and not row.experts)
+    (one,) = judged([row])
+    assert one.error is not None
+    assert "needs transformer_engine" in one.planned.skipped
+
+
 def test_frameworks_train_like_the_nearest_engine(made_up) -> None:
     by_name = {"megatron-bridge": "megatron", "nemo": "megatron", "deepspeed": "deepspeed", "torchtitan": "torch"}
     assert {name: engine_of(replace(made_up, framework=name)) for name in by_name} == by_name

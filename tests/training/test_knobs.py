@@ -93,7 +93,16 @@ def plan(*words: str) -> TrainingPlan:
             "engine=script trains parameters in fp32 and bf16 only",
         ),
         ([FP8], "precision.linears=fp8: engine=deepspeed multiplies in precision.parameters alone: set engine=torch"),
-        ([FP8, "engine=megatron"], "set engine=torch, or precision=bf16_mixed or bf16_pure"),
+        (
+            [FP8, "engine=megatron"],
+            "engine=megatron needs transformer_engine: llmexp plans its fp8 and does not run it: set engine=torch, or "
+            "precision=bf16_mixed or bf16_pure",
+        ),
+        (
+            [FP8, "engine=torch", "precision.scaling=delayed"],
+            "precision.scaling=delayed is TransformerEngine's: choices are tensorwise, rowwise, rowwise_with_gw_hp, "
+            "mxfp8",
+        ),
         (
             [FP8, "engine=script", "engine.options.command='-m package.train'"],
             "set engine=torch",

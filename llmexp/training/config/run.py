@@ -90,11 +90,12 @@ class PrecisionConfig(Section):
         None,
         description="what the decoder layers' linear layers multiply in, forward and backward; None: as all products",
     )
-    scaling: Literal["tensorwise", "rowwise", "rowwise_with_gw_hp", "mxfp8"] = Field(
+    scaling: Literal["tensorwise", "rowwise", "rowwise_with_gw_hp", "mxfp8", "delayed", "blockwise"] = Field(
         "tensorwise",
         description=(
-            "torchao's recipe of precision.linears=fp8: a scale for each matrix, for each row, for each row with the "
-            "weights' gradients in the parameters' dtype, or for each block of 32 elements"
+            "the recipe of precision.linears=fp8: a scale for each matrix, for each row, for each row with the "
+            "weights' gradients in the parameters' dtype, or for each block of 32 elements; TransformerEngine's "
+            "besides: a scale of a matrix by earlier steps, or for each block of 128"
         ),
     )
     qat: Literal["int2", "int3", "int4", "int8"] | None = Field(

@@ -15,11 +15,11 @@ from llmexp.inputs.shape import ModelShape
 from llmexp.method import Techniques
 from llmexp.training.config import TrainingConfig
 from llmexp.training.plan.dims import ParallelDims
+from llmexp.training.plan.float8 import MEGATRON, by_transformer_engine, kept_bytes
 from llmexp.training.plan.schedules import SCHEDULES
 from llmexp.training.plan.share import shares_of
 
 FP32 = 4
-MEGATRON = "megatron"
 # What the loss holds at its peak for each logit, in fp32: the log-softmax, its gradient, and the gradient from which
 # that is made. Of these backward needs the first from forward on.
 LOSS_COPIES, KEPT_LOSS_COPIES = 3, 1
@@ -101,6 +101,12 @@ class Formula:
     def residual(self) -> float:
         """Elements of a token's hidden state on one rank: sequence parallelism cuts it over tp."""
         return self.shape.hidden_size / (self.dims.tp if self.dims.sequence else 1)
+
+    @property
+    def kept_of_inputs(self) -> float:
+        """Bytes of an element of a matrix's input, of which TransformerEngine keeps fp8 besides what others keep."""
+        in_fp8 = by_transformer_engine(self.config) and self.techniques.adapter is None
+        return kept_bytes(self.config) if in_fp8 else self.element
 
     @property
     def squares(self) -> float:
@@ -195,7 +201,9 @@ class Formula:
         out = queries * (self._fused or self.feeds_trained("o_proj"))
         if self._fuses_as_megatron:
             # Values stay a view of one product with queries and keys, and turned queries and keys keep their angles.
-            return (operands + queries + keys + 4 * self.shape.head_dim + into + out) * self.element
+            turned = queries + keys + 4 * self.shape.head_dim
+            again = queries * (self.kept_of_inputs < self.element)
+            return (operands + turned + out) * self.element + (into + again) * self.kept_of_inputs
         normed = (queries + keys) * (FP32 + self.element) * self.shape.qk_norm
         return (operands + into + out + self._beside_values()) * self.element + normed
 
@@ -222,10 +230,11 @@ class Formula:
             # Each expert gets a copy of its tokens, and weighs what its last matrix takes.
             return (sent * (5 * wide + self.residual) + into) * self.element
         # Fused kernels compute the activation again from the gate.
-        products = wide * ((2 if self._fused_kernels else 3) + self.feeds_trained("down_proj"))
+        products = wide * (2 if self._fused_kernels else 3)
+        inputs = sent * wide * self.feeds_trained("down_proj") + into
         # Each expert gets a copy of its tokens, and its weighted result is kept.
         moved = 2 * self.residual * sent if self.shape.num_experts else 0
-        return (sent * products + into + moved) * self.element
+        return (sent * products + moved) * self.element + inputs * self.kept_of_inputs
 
     def _adapter(self) -> float:
         """Return the bytes a token of LoRA's narrow products."""

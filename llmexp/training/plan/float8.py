@@ -1,4 +1,4 @@
-"""Products of linear layers in fp8, as a plan asks for them: by torchao's recipe, or emulated."""
+"""Products of linear layers in fp8, as a plan asks for them: by torchao's recipe, TransformerEngine's, or emulated."""
 
 from __future__ import annotations
 
@@ -18,6 +18,13 @@ MULTIPLE = 16
 # The recipe of OCP's microscaling format: elements that share a scale, and the architectures for which torchao 0.18 has
 # its kernels, compute capability 10.
 MX, MX_BLOCK, MX_ARCHITECTURES = "mxfp8", 32, range(100, 110)
+MEGATRON = "megatron"
+# TransformerEngine's recipes, for Megatron: a scale of a matrix by its largest now, or in earlier steps; or of a block.
+TENSORWISE, DELAYED, BLOCKS = "tensorwise", "delayed", (MX, "blockwise")
+TORCHAO = (TENSORWISE, "rowwise", "rowwise_with_gw_hp", MX)
+TRANSFORMER_ENGINE = (TENSORWISE, DELAYED, *BLOCKS)
+# A scale of 8 bits for 32 elements, or of 32 bits for 128: in bytes of an element.
+SCALE = 1 / 32
 
 
 def multiplies_fp8(hardware: HardwareConfig) -> bool:
@@ -25,6 +32,16 @@ def multiplies_fp8(hardware: HardwareConfig) -> bool:
     if hardware.device == "cpu":
         return False
     return hardware.architecture in _AMD if hardware.is_amd else (hardware.sm or ADA) >= ADA
+
+
+def by_transformer_engine(config: TrainingConfig) -> bool:
+    """Tell whether TransformerEngine multiplies in fp8, which it does for Megatron."""
+    return config.precision.linears is not None and config.engine.name == MEGATRON
+
+
+def kept_bytes(config: TrainingConfig) -> float:
+    """Return the bytes of an element of an input that TransformerEngine keeps for backward, in one order alone."""
+    return 1 + SCALE * (config.precision.scaling in BLOCKS)
 
 
 def multiplies_recipe(config: TrainingConfig) -> bool:

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 
 from llmexp.dtypes import bytes_of
 from llmexp.inputs.shape import ModelShape
-from llmexp.training.plan.float8 import multiplies_recipe
+from llmexp.training.plan.float8 import MEGATRON, TRANSFORMER_ENGINE, multiplies_recipe
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.predict.layers import Layers
 
+# Recipes whose kernels are counted, by torchao's and by TransformerEngine's engine.
+_PROGRAMS = {"torch": ("tensorwise", "rowwise", "rowwise_with_gw_hp"), MEGATRON: TRANSFORMER_ENGINE}
 # Inputs that several linear layers share are cast once where a compiler sees it (transformers' names).
 _SAME_INPUT = {"k_proj": "q_proj", "v_proj": "q_proj", "up_proj": "gate_proj"}
 # Kernels of one cast without a compiler, counted in torchao 0.18: absolute values, the largest, its scale in fp64, the
@@ -32,6 +34,8 @@ class Fp8Work:
 
     fp8_flops: float
     """FLOPs of products in fp8 in forward."""
+    fp8_narrow: float
+    """How many times as narrow as measured ones these are."""
     weights_in_16_bits: float
     """Gradients of weights are not multiplied in fp8."""
     cast_bytes: float
@@ -67,17 +71,30 @@ def emulated(plan: TrainingPlan) -> bool:
     return plan.config.precision.linears is not None and not multiplies_recipe(plan.config)
 
 
+def fp8_unpredicted(plan: TrainingPlan) -> str:
+    """Say why products in fp8 have no known speed; empty where they have, or where there are none."""
+    config, scaling = plan.config, plan.config.precision.scaling
+    engine = config.engine.name
+    reasons = {
+        f"fp8 by engine={engine} is not predicted": engine not in _PROGRAMS,
+        f"precision.scaling={scaling} is not predicted": scaling not in _PROGRAMS.get(engine, ()),
+        "experts in fp8 are not predicted": getattr(config.model, "num_experts", None),
+    }
+    return next((reason for reason, is_so in reasons.items() if config.precision.linears and is_so), "")
+
+
 def fp8_work_of(plan: TrainingPlan, layers: Layers, tokens: float) -> Fp8Work:
     """Return the work of a plan's products in fp8; nothing without precision.linears."""
     precision, shape, tp = plan.config.precision, layers.counted, plan.dims.tp
     if precision.linears is None or not isinstance(shape, ModelShape):
-        return Fp8Work(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+        return Fp8Work(0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     compiled, element = plan.techniques.compilation, bytes_of(precision.parameters)
     elements = _elements(shape, tokens, tp, shared=compiled)
     forward, behind = (_compiled if compiled else _eager)(precision.scaling, element)
     launched = (0.0, 0.0) if compiled else _launched(precision.scaling, len(shape.matrices) * shape.num_layers)
     return Fp8Work(
         fp8_flops=2.0 * tokens * layers.matrices / tp,
+        fp8_narrow=float(tp),
         weights_in_16_bits=float(precision.scaling == "rowwise_with_gw_hp"),
         cast_bytes=forward.of(elements),
         cast_bytes_behind=behind.of(elements),

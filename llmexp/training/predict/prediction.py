@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from llmexp.inputs.shape import shape_of
 from llmexp.record.predicted import Prediction
-from llmexp.training.plan.float8 import MX
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.predict.applied import applied_to
 from llmexp.training.predict.calibrated_interval import calibrated_interval, cpu_interval
 from llmexp.training.predict.cpu_rates import cpu_rates, measuring_words
 from llmexp.training.predict.cpu_step import unknown_on_cpu
-from llmexp.training.predict.fp8_work import emulated
+from llmexp.training.predict.fp8_work import emulated, fp8_unpredicted
 from llmexp.training.predict.interval import groups_of, interval_of, kind_of, other_group, widest_of
 from llmexp.training.predict.layers import uncounted
 from llmexp.training.predict.predictor import predictor_of
@@ -18,8 +17,6 @@ from llmexp.training.predict.rates import missing
 from llmexp.training.predict.update import unknown_update
 
 ENGINES = ("deepspeed", "torch", "megatron")
-# The engine that multiplies in fp8.
-_FP8 = "torch"
 _ATOMS = frozenset(("F", "R", "RS", "C", "Z1", "Z2", "Z3", "O", "Q", "L", "QL", "P"))
 
 
@@ -77,8 +74,7 @@ def _of_settings(plan: TrainingPlan) -> str:
         f"engine={config.engine.name} is not predicted": config.engine.name not in ENGINES,
         f"atom {atom} is not predicted": atom,
         "emulated fp8 is rounded, and multiplied otherwise, at a speed that is not predicted": emulated(plan),
-        f"fp8 by engine={config.engine.name} is not predicted": config.precision.linears and config.engine.name != _FP8,
-        f"precision.scaling={MX} is not predicted": config.precision.linears and config.precision.scaling == MX,
+        fp8_unpredicted(plan): fp8_unpredicted(plan),
         "precision.qat rounds weights in every pass, in a time that is not predicted": config.precision.qat,
         "batch.micro=max is not predicted: name a batch": not plan.settled,
         unknown_update(plan): unknown_update(plan),

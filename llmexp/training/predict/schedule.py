@@ -141,15 +141,16 @@ def _products(w: Work, r: Rates) -> Any:
 
 def _fp8(w: Work, r: Rates) -> Any:
     """Return the seconds of the products in fp8 of one forward pass: faster ones take more rows to be as fast."""
-    half = r.half_rows * r.fp8_flops_per_s / r.peak_flops_per_s * w.narrow**_NARROW
+    half = r.half_rows * r.fp8_flops_per_s / r.peak_flops_per_s * w.fp8_narrow**_NARROW
     return w.fp8_flops * (1 + half / w.tokens) / (r.fp8_flops_per_s * r.fp8_share)
 
 
 def _fp8_behind(w: Work, r: Rates, fp8: Any) -> Any:
-    """Return the same of backward, where gradients of weights may be multiplied in 16 bits."""
+    """Return the same of backward, where gradients of weights may be multiplied in 16 bits, or not at all."""
     half = r.half_rows * w.narrow**_NARROW
     in_16_bits = w.fp8_flops * (1 + half / w.tokens) / (r.peak_flops_per_s * r.products_share)
-    return r.backward_products / 2 * (fp8 * (2 - w.weights_in_16_bits) + in_16_bits * w.weights_in_16_bits)
+    both = r.backward_products / 2 * (fp8 * (2 - w.weights_in_16_bits) + in_16_bits * w.weights_in_16_bits)
+    return both * (r.frozen_products / r.backward_products) ** w.frozen
 
 
 def _casts(w: Work, r: Rates) -> tuple[Any, Any]:

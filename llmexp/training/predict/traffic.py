@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llmexp.dtypes import bytes_of
+from llmexp.training.plan.float8 import by_transformer_engine
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.predict.layers import Layers
 
@@ -18,6 +19,11 @@ class Traffic:
 
     tensor_bytes: float
     tensor_calls: float
+    sequence: float
+    """What sequence parallelism gathers once more in backward, as a share of half of what it sends in forward.
+
+    It is the inputs of matrices (arXiv 2205.05198, section 4.2.2).
+    """
     ring_bytes: float
     """Keys and values of ring attention, which travel while others are attended to."""
     ulysses_bytes: float
@@ -39,13 +45,16 @@ def traffic_of(plan: TrainingPlan, layers: Layers, tokens: float, share: float) 
     keys = tokens * layers.keys_and_values * share / dims.tp * element
     heads = tokens * (2 * layers.queries + layers.keys_and_values) * share / dims.tp * element
     sent = tokens / sequence * layers.hidden_size * element * layers.experts_per_token
+    # TransformerEngine gathers in fp8, of a byte, and scatters in 16 bits (module/layernorm_linear.py, base.py).
+    gathers = state / element if by_transformer_engine(plan.config) and dims.sequence else state
     gathered = layers.experts_per_token * (dims.expert_tensor - 1) / dims.tp
     crossed = dims.virtual_stages if dims.pp > 1 else 0
     return Traffic(
         # Gathering and scattering move what an all-reduce does. Experts that are cut gather every token for each of its
         # experts.
-        tensor_bytes=2 * state * ((_PAIRS_OF_LAYER * count - routed) * _others(dims.tp) + routed * gathered),
+        tensor_bytes=(gathers + state) * ((_PAIRS_OF_LAYER * count - routed) * _others(dims.tp) + routed * gathered),
         tensor_calls=2.0 * ((_PAIRS_OF_LAYER * count - routed) * (dims.tp > 1) + routed * (dims.expert_tensor > 1)),
+        sequence=dims.sequence * 2 * gathers / (gathers + state),
         ring_bytes=ring * (dims.cp - 1) * keys,
         ulysses_bytes=(dims.cp > 1 and not ring) * heads * _others(dims.cp),
         context_calls=count * (dims.cp - 1 if ring else 4 * (dims.cp > 1)),

@@ -11,16 +11,18 @@ from llmexp.dtypes import bytes_of
 from llmexp.inputs.shape import ModelShape, shape_of
 from llmexp.training.plan.activations import activations
 from llmexp.training.plan.dims import ParallelDims
+from llmexp.training.plan.float8 import MEGATRON, by_transformer_engine
 from llmexp.training.plan.trained import Trained
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.predict.bubble import bubble_share
+from llmexp.training.predict.engine_fp8 import engine_fp8_of
 from llmexp.training.predict.fp8_work import fp8_work_of
 from llmexp.training.predict.layers import Layers, layers_of, slowest_stage
 from llmexp.training.predict.state import state_of
 from llmexp.training.predict.traffic import traffic_of
 from llmexp.training.predict.update import FUSED, UNFUSED, bytes_of_update
 
-MEGATRON, DEEPSPEED = "megatron", "deepspeed"
+DEEPSPEED = "deepspeed"
 BF16 = 2
 # Kernels of an expert over those of a whole layer: three products and what gathers, gates and scatters its tokens.
 _EXPERT_LAUNCHES = 0.2
@@ -47,6 +49,8 @@ class Work:
     products_flops: float
     """FLOPs of products of matrices in one forward pass, attention, routed experts and those in fp8 aside."""
     fp8_flops: float
+    fp8_narrow: float
+    """The same for products in fp8; by TransformerEngine, how many times as narrow as measured ones these are."""
     weights_in_16_bits: float
     cast_bytes: float
     cast_bytes_behind: float
@@ -106,7 +110,6 @@ class Work:
     tensor_bytes: float
     tensor_calls: float
     sequence: float
-    """Sequence parallelism gathers the inputs of matrices once more in backward (arXiv 2205.05198, section 4.2.2)."""
     ring_bytes: float
     ulysses_bytes: float
     context_calls: float
@@ -134,7 +137,12 @@ def work_of(plan: TrainingPlan) -> Work:
     share, count = stage.share / dims.tp, layers.count * stage.share
     flash, zero, engine = techniques.flash_attention, techniques.zero_stage, config.engine.name
     state, traffic = state_of(plan, layers, trained), traffic_of(plan, layers, tokens, stage.share)
-    fp8 = fp8_work_of(plan, layers, tokens)
+    counted = by_transformer_engine(config)
+    fp8 = (
+        engine_fp8_of(plan, layers, tokens, trains=trained.matrices_train)
+        if counted
+        else fp8_work_of(plan, layers, tokens)
+    )
     return Work(
         passes=float(plan.batch.accumulation),
         bubble=bubble_share(dims, plan.batch.accumulation),
@@ -149,7 +157,7 @@ def work_of(plan: TrainingPlan) -> Work:
         score_elements=0.0 if flash else tokens * layers.heads * seq_len * share * _width(element) / BF16,
         attention_flops=tokens * layers.attention_flops(seq_len) * share if flash else 0.0,
         seq_len=seq_len,
-        hidden_bytes=tokens * layers.hidden_size * count * _kept_whole(plan) * _width(element),
+        hidden_bytes=tokens * layers.hidden_size * count * _kept_whole(plan) * _width(element) * (not counted),
         moved_bytes=_moved_elements(layers, tokens) * stage.share * element,
         fused=float(flash),
         compiled=float(techniques.compilation or config.kernels.liger),
@@ -173,7 +181,6 @@ def work_of(plan: TrainingPlan) -> Work:
         gathered_bytes=state.gathered_bytes,
         copied_bytes=state.copied_bytes,
         **vars(traffic),
-        sequence=float(dims.sequence),
         stages_overlap=float(dims.virtual_stages > 1),
         offloaded_activation_bytes=_offloaded(plan, shape),
         host_parameters=state.on_host,

@@ -22,7 +22,8 @@ WEIGHTS = LAYERS * (4 * HIDDEN**2 + 3 * HIDDEN * WIDE)
 
 NOTHING = Work(**{field.name: 0.0 for field in fields(Work)})
 ONES = Rates(**{field.name: 1.0 for field in fields(Rates)})
-WORK = replace(NOTHING, passes=1.0, tokens=100.0, narrow=1.0, expert_rows=1.0, seq_len=50.0, fp8_flops=1000.0)
+WORK = replace(NOTHING, passes=1.0, tokens=100.0, narrow=1.0, fp8_narrow=1.0, expert_rows=1.0)
+WORK = replace(WORK, seq_len=50.0, fp8_flops=1000.0)
 RATES = replace(ONES, fp8_flops_per_s=200.0, fp8_share=0.5, peak_flops_per_s=100.0, products_share=0.25, half_rows=0.0)
 
 
@@ -113,7 +114,10 @@ def test_its_interval_is_the_widest_and_of_no_run() -> None:
     [
         (("hardware=a100",), "emulated fp8 is rounded, and multiplied otherwise, at a speed that is not predicted"),
         (("hardware=b200", "precision.scaling=mxfp8"), "precision.scaling=mxfp8 is not predicted"),
-        (("engine=megatron",), "fp8 by engine=megatron is not predicted"),
+        (("precision.scaling=delayed",), "precision.scaling=delayed is not predicted"),
+        (("engine=deepspeed",), "fp8 by engine=deepspeed is not predicted"),
+        (("engine=megatron", "precision.scaling=rowwise"), "precision.scaling=rowwise is not predicted"),
+        (("engine=megatron", "model=mixtral"), "experts in fp8 are not predicted"),
     ],
 )
 def test_where_fp8_is_not_predicted_there_is_a_reason(words, reason: str) -> None:
