@@ -23,6 +23,7 @@ from benchmarks.prediction.published_plans import Planned, planned
 from benchmarks.prediction.published_rows import Row, published_rows
 from benchmarks.rates import rate
 from llmexp.training.plan.fit import fit_of
+from llmexp.training.plan.float8 import by_transformer_engine
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.predict import unpredicted
 from llmexp.training.predict.calibration import multipliers_of
@@ -30,7 +31,7 @@ from llmexp.training.predict.interval import ONE_NODE, kind_of
 from llmexp.training.predict.rates import constants
 
 # Of runs that ran, and of the errors of steps that llmexp would start, in percent.
-_NO, _OFF, _CALIBRATED = 3.0, 12.0, 10.0
+_NO, _OFF, _CALIBRATED, _IN_FP8 = 3.0, 12.0, 10.0, 15.0
 
 
 @dataclass(frozen=True)
@@ -193,12 +194,18 @@ def published_figures() -> Iterator[Figure]:
     for precision in ("fp8", "bf16_mixed"):
         off = np.array([_off(one.error) for one in by_torchtitan(known, precision) if one.error is not None])
         yield of_errors(f"published speeds by torchtitan in {precision}", off, np.median, None)
+    off = np.array([_off(one.error) for one in known if one.error is not None and _by_transformer_engine(one.planned)])
+    yield of_errors("published speeds by TransformerEngine in fp8", off, np.median, _IN_FP8)
     said = [one.fits for one in rows if one.fits]
     yield rate("no is said of a published run", said.count("no"), len(said), limit=_NO)
 
 
 def _in_fp8(made: Planned) -> bool:
     return made.plan is not None and made.plan.config.precision.linears is not None
+
+
+def _by_transformer_engine(made: Planned) -> bool:
+    return made.plan is not None and by_transformer_engine(made.plan.config)
 
 
 def by_torchtitan(rows: Iterable[Judged], precision: str) -> list[Judged]:
