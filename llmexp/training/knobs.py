@@ -269,7 +269,7 @@ def linears_limit(
     odd = next(undivided(shape, MULTIPLE), None) if shape and multiplies_fp8(config.hardware) else None
     scaling, lacking = config.precision.scaling, "multiplies in precision.parameters alone"
     if by_transformer_engine(config):
-        lacking = "needs transformer_engine: llmexp plans its fp8 and does not run it"
+        lacking = "needs transformer_engine, whose layers llmexp plans and does not run"
     why = {
         f"engine={engine.name} {lacking}: set engine=torch, or precision=bf16_mixed or bf16_pure": wanted
         not in engine.linears,

@@ -95,8 +95,8 @@ def plan(*words: str) -> TrainingPlan:
         ([FP8], "precision.linears=fp8: engine=deepspeed multiplies in precision.parameters alone: set engine=torch"),
         (
             [FP8, "engine=megatron"],
-            "engine=megatron needs transformer_engine: llmexp plans its fp8 and does not run it: set engine=torch, or "
-            "precision=bf16_mixed or bf16_pure",
+            "engine=megatron needs transformer_engine, whose layers llmexp plans and does not run: set "
+            "engine=torch, or precision=bf16_mixed or bf16_pure",
         ),
         (
             [FP8, "engine=torch", "precision.scaling=delayed"],
