@@ -107,6 +107,7 @@ def words_and_assumptions(row: Row) -> tuple[list[str], list[str]]:
     assumed: list[str] = []
     words = [f"task={row.kind}", *_model(row, assumed), *_machine(row, assumed), *_batch(row, assumed)]
     words += [f"engine={engine_of(row)}", *_precision(row, assumed), f"method={_method(row, assumed)}"]
+    assumed += [_OF_RECIPES] * _takes_recipes(row)
     words += [*_layout(row), *_optimizer(row, assumed), *_kernels(row), *_recomputed_layers(row)]
     return [*words, "data=synthetic", f"data.seq_len={row.seq_len}", "tracking=none"], assumed
 
@@ -233,8 +234,7 @@ def recomputed_share(row: Row) -> float:
 def _sharded(row: Row, assumed: list[str]) -> list[str]:
     if row.replicas == 1:
         return []
-    if row.sharding is None and _has_recipes(row) and not row.adapter:
-        assumed.append(_OF_RECIPES)
+    if _shards_by_recipe(row):
         return ["Z1"]
     if row.sharding is None:
         assumed.append("no sharding")
@@ -265,14 +265,28 @@ def _layout(row: Row) -> list[str]:
     words += [f"parallelism.shard={_CARDS_OF_A_NODE}"] * (_COPIED in row.note)
     words += [f"parallelism.schedule={row.schedule}"] * bool(row.schedule)
     words += [f"parallelism.etp={row.etp}"] * bool(row.etp)
-    ends = row.ends_as_layers or ("both" if _has_recipes(row) and (row.layers or 0) % row.pp else "")
+    ends = row.ends_as_layers or "both" * (_has_recipes(row) and not _is_even(row))
     words += [f"parallelism.ends_as_layers={ends}"] * bool(ends)
     cuts = row.sequence_parallel == "yes" or (row.sequence_parallel == "" and _has_recipes(row))
     return words + ["parallelism.sequence=true"] * (cuts and row.tp > 1)
 
 
+def _takes_recipes(row: Row) -> bool:
+    """Tell whether a plan has something of NVIDIA's recipes that the row does not say."""
+    silent = row.sequence_parallel == "" and row.tp > 1
+    return _shards_by_recipe(row) or (_has_recipes(row) and (silent or not _is_even(row)))
+
+
+def _shards_by_recipe(row: Row) -> bool:
+    return _has_recipes(row) and row.sharding is None and not row.adapter and row.replicas > 1
+
+
 def _has_recipes(row: Row) -> bool:
     return row.framework in _NVIDIA
+
+
+def _is_even(row: Row) -> bool:
+    return (row.layers or 0) % row.pp == 0
 
 
 def _optimizer(row: Row, assumed: list[str]) -> list[str]:
