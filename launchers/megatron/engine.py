@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from llmexp.dtypes import HALF, SCALED, SINGLE, bytes_of
+from llmexp.inputs.shape import shape_of
 from llmexp.launch.commands import ranks_of
 from llmexp.method import Method, Techniques
 from llmexp.record.plan import Command
@@ -16,6 +17,7 @@ from llmexp.training.config import AdamW, TargetOptimizer, TrainingConfig
 from llmexp.training.engine import TrainingEngine
 from llmexp.training.limits import PACKED, flash_without_bf16, other_schedule
 from llmexp.training.plan.dims import ParallelDims
+from llmexp.training.plan.float8 import by_transformer_engine, weight_bytes
 from llmexp.training.plan.memory import StatePlacement, Storage
 from llmexp.training.plan.schedules import ANY, GROUPS_OF_PP, Passes
 
@@ -79,6 +81,8 @@ class MegatronEngine(TrainingEngine):
     def storage(self, config: TrainingConfig, techniques: Techniques) -> Storage:
         """Describe ZeRO-1's state; gradients narrower than the master are copied to its dtype, their buffers stay."""
         made, precision = replace(super().storage(config, techniques), gradients_stay=True), config.precision
+        if by_transformer_engine(config):
+            made = replace(made, parameters=replace(made.parameters, bytes_per_parameter=_bytes_in_fp8(config)))
         if precision.gradients == precision.master:
             return made
         return replace(
@@ -109,6 +113,13 @@ class MegatronEngine(TrainingEngine):
         """Return the command that starts one rank per device."""
         started = ranks_of(config, dims.world_size, WORKER)
         return started.model_copy(update={"env": _queues(config, dims) | started.env})
+
+
+def _bytes_in_fp8(config: TrainingConfig) -> float:
+    """Return the mean bytes of a parameter where those of layers' matrices are in fp8."""
+    shape, rest = shape_of(config.model), bytes_of(config.precision.parameters)
+    layers = shape.linear_parameters / shape.parameters if shape else 1.0
+    return layers * weight_bytes(config) + (1 - layers) * rest
 
 
 def _shape(config: TrainingConfig) -> dict[str, Any]:

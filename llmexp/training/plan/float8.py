@@ -23,6 +23,8 @@ MEGATRON = "megatron"
 TENSORWISE, DELAYED, BLOCKS = "tensorwise", "delayed", (MX, "blockwise")
 TORCHAO = (TENSORWISE, "rowwise", "rowwise_with_gw_hp", MX)
 TRANSFORMER_ENGINE = (TENSORWISE, DELAYED, *BLOCKS)
+# Compute capabilities 10 and 11 multiply matrices of one scale in any order of their elements (its pytorch/utils.py).
+_ANY_ORDER = range(100, 120)
 # A scale of 8 bits for 32 elements, or of 32 bits for 128: in bytes of an element.
 SCALE = 1 / 32
 
@@ -37,6 +39,16 @@ def multiplies_fp8(hardware: HardwareConfig) -> bool:
 def by_transformer_engine(config: TrainingConfig) -> bool:
     """Tell whether TransformerEngine multiplies in fp8, which it does for Megatron."""
     return config.precision.linears is not None and config.engine.name == MEGATRON
+
+
+def has_orders(config: TrainingConfig) -> bool:
+    """Tell whether TransformerEngine needs a matrix again in the order of another product."""
+    return config.precision.scaling in BLOCKS or config.hardware.sm not in _ANY_ORDER
+
+
+def weight_bytes(config: TrainingConfig) -> float:
+    """Return the least bytes of a layer's weight: fp8 alone, in one or two orders (megatron-core's fp8_param)."""
+    return kept_bytes(config) * (1 + has_orders(config))
 
 
 def kept_bytes(config: TrainingConfig) -> float:

@@ -10,16 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llmexp.inputs.shape import ModelShape
-from llmexp.training.plan.float8 import BLOCKS, DELAYED, SCALE, TENSORWISE
+from llmexp.training.plan.float8 import BLOCKS, DELAYED, TENSORWISE, has_orders, kept_bytes
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.predict.fp8_work import Fp8Work
 from llmexp.training.predict.layers import Layers, slowest_stage
 
 # The width of the measured products whose rows at half speed are known (rates.py has the source).
 _MEASURED_WIDE = 8192
-_BF16, _FP8 = 2, 1
-# Compute capabilities 10 and 11 multiply fp8 in any order of its elements (pytorch/utils.py).
-_ANY_ORDER = range(100, 120)
+_BF16 = 2
 # Of a residual: both summands read, the sum written. Gradients of the two branches are added alike.
 _ADDED = 3 * _BF16
 # Backward of a norm reads its input and a gradient, and writes one.
@@ -49,13 +47,15 @@ class _Recipe:
 
     @classmethod
     def of(cls, plan: TrainingPlan) -> _Recipe:
-        """Return the recipe of a plan; blocks follow the order of a product on all hardware."""
-        scaling, any_order = plan.config.precision.scaling, plan.config.hardware.sm in _ANY_ORDER
-        if scaling in BLOCKS:
-            return cls(0, _FP8 + SCALE, _FP8 + SCALE, norm_casts=False, gathers_columns=True)
-        column = 0 if any_order else _FP8
-        found = _BF16 * (scaling == TENSORWISE)
-        return cls(found, _FP8, column, norm_casts=scaling == DELAYED, gathers_columns=False)
+        """Return the recipe of a plan on its hardware."""
+        scaling, bytes_each, orders = plan.config.precision.scaling, kept_bytes(plan.config), has_orders(plan.config)
+        return cls(
+            found=_BF16 * (scaling == TENSORWISE),
+            row=bytes_each,
+            column=bytes_each * orders,
+            norm_casts=scaling == DELAYED,
+            gathers_columns=scaling in BLOCKS,
+        )
 
     def cast(self, *, columns: bool) -> float:
         """Return the bytes of an element that is in memory in 16 bits."""

@@ -126,3 +126,15 @@ def test_inputs_of_products_are_kept_in_fp8(scaling: str, kept: float) -> None:
     # Attention keeps its own result in 16 bits; its product keeps another in fp8.
     saved = (2 - kept) * (2 * HIDDEN + WIDE) - kept * HIDDEN
     assert high.kept - low.kept == pytest.approx(TOKENS * LAYERS * saved, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("hardware", "scaling", "bytes_each"),
+    [("b200", "tensorwise", 1), ("h100", "tensorwise", 2), ("b200", "mxfp8", 33 / 16), ("rtxpro6000", "delayed", 2)],
+)
+def test_weights_are_in_fp8_in_the_orders_of_their_products(hardware: str, scaling: str, bytes_each: float) -> None:
+    words = (f"hardware={hardware}", *ONE, f"precision.scaling={scaling}")
+    low, high = made(*words).memory, made(*words, "precision=bf16_mixed").memory
+    assert low
+    assert high
+    assert low.parameters.device - high.parameters.device == pytest.approx((bytes_each - 2) * WEIGHTS, abs=2)
