@@ -237,6 +237,7 @@ def test_frameworks_train_like_the_nearest_engine(made_up) -> None:
 
 def test_other_families_and_cards_are_refused(made_up) -> None:
     assert "no shape" in planned(replace(made_up, family="deepseek")).refused
+    assert "nvfp4 have no plan" in planned(replace(made_up, precision="nvfp4")).refused
     assert "abacus" in planned(replace(made_up, hardware="abacus")).refused
     assert planned(replace(made_up, tp=3, devices=3)).refused
 
