@@ -26,7 +26,7 @@ from llmexp.record.writing import write_atomically
 
 INDEX = ".index.json"
 UNREADABLE = "unreadable"
-_VERSION = 4
+_VERSION = 5
 # An entry is of these as they were when it was made.
 _STAMPED = (RESULT, PLAN, "repeat.0")
 _Stamp = list[list[int] | None]

@@ -46,7 +46,7 @@ def test_a_run_by_its_files(make_run):
             "measure.repeats=2",
             "measure.warmup_steps=5",
         ],
-        duration_key="tiny F pretrain deepspeed cpu fp32 2x1x1x1",
+        duration_key="tiny F pretrain deepspeed cpu fp32 adamw 2x1x1x1",
         repeats=0,
         planned_repeats=2,
         warmup_samples=5,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from functools import lru_cache
 from pathlib import Path
@@ -131,11 +132,18 @@ class TrainingPlan(RunPlan):
 
     @property
     def duration_key(self) -> dict[str, str]:
-        """The task, engine, hardware, degrees and precision, by name."""
+        """The task, engine, hardware, degrees, precision and optimizer, by name, with what else changes a step."""
         config = self.config
         degrees = "x".join(str(self.dims.degrees[name]) for name in WITH_RANKS)
-        names = {group: getattr(config, group).name for group in ("task", "engine", "hardware", "precision")}
-        return names | {"degrees": degrees}
+        groups = ("task", "engine", "hardware", "precision", "optimizer")
+        names = {group: getattr(config, group).name for group in groups} | {"degrees": degrees}
+        more = {
+            "kernels": config.kernels.model_dump(mode="json", exclude_defaults=True),
+            "memory": config.memory.model_dump(mode="json", exclude_defaults=True),
+            "qat": config.precision.qat,
+            "options": config.engine.options,
+        }
+        return names | {name: json.dumps(value, sort_keys=True) for name, value in more.items() if value}
 
     @property
     def arithmetic(self) -> str:

@@ -37,6 +37,24 @@ def test_the_id_ignores_where_and_how_a_run_is_recorded(words, plan):
 @pytest.mark.parametrize(
     "words",
     [
+        ["optimizer=muon", "method=F"],
+        ["kernels.chunked_loss=true"],
+        ["memory.activation_offload=true"],
+        ["engine=torch", "precision.qat=int4", "model.intermediate_size=384"],
+        ["+engine.options.zero_optimization.reduce_bucket_size=5000000"],
+    ],
+)
+def test_runs_that_take_another_time_are_not_alike(words, plan):
+    assert plan("method=F", *words).duration_key != plan("method=F").duration_key
+
+
+def test_runs_of_other_lengths_are_alike(plan):
+    assert plan("method=F", "data.seq_len=128", "seed=3").duration_key == plan("method=F").duration_key
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
         ["method=Z2"],
         ["seed=1"],
         ["batch.micro=2"],
