@@ -223,6 +223,18 @@ def test_compress_tour_serves_the_original_and_what_each_of_ten_recipes_made_of_
     assert all(plan.skip is None for plan in served)
 
 
+def test_qat_rounds_what_was_trained_for_it_and_what_was_not_alike():
+    trained, plain, *others = plans("experiment=qat", "hardware=cpu")
+    aware, rounded = others[:2], others[2:]
+    assert {plan.config.starts_from.made.run for plan in (plain, *aware)} == {trained.id}
+    assert len({(plan.config.measure.tokens, plan.config.optimizer.lr) for plan in (plain, *aware)}) == 1
+    assert [plan.config.precision.qat for plan in (plain, *aware)] == [None, "int3", "int2"]
+    assert [(plan.config.starts_from.made.run, plan.config.compress.weights) for plan in rounded] == [
+        (source.id, bits) for bits, maker in (("int3", aware[0]), ("int2", aware[1])) for source in (plain, maker)
+    ]
+    assert {plan.config.compress.group_size for plan in rounded} == {aware[0].config.precision.qat_group_size}
+
+
 def test_the_case_studies_set_weights_to_zero_and_round_experts_alone():
     dense, experts, *made = plans("experiment=compress_case_studies", "hardware=cpu")
     assert [plan.config.starts_from.made.run for plan in made] == [dense.id] * 5 + [experts.id] * 6
