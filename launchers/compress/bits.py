@@ -11,6 +11,8 @@ from torch import nn
 from llmexp.compress.config import Prune, Quantize, Sparsify
 
 SCALE_BITS = 16
+# Of a zero point that is no integer; others have the bits of a weight.
+ZERO_BITS = 16
 # Bits of a weight, weights that share a scale, bits of the scale: OCP Microscaling 1.0, and NVIDIA's NVFP4.
 FOUR_BIT_FLOATS = {"mxfp4": (4, 32, 8), "nvfp4": (4, 16, 8)}
 
@@ -31,7 +33,8 @@ def _matrix_bits(compress: Quantize | Sparsify | Prune, matrix: torch.Tensor) ->
     scales = rows * -(-columns // (compress.group_size or columns))
     if compress.activations == "fp8_static":
         scales = 1
-    return rows * columns * bits + scales * (SCALE_BITS + (0 if compress.symmetric else bits))
+    zero_bits = ZERO_BITS if compress.method == "hqq" else 0 if compress.symmetric else bits
+    return rows * columns * bits + scales * (SCALE_BITS + zero_bits)
 
 
 def parameters_of(model: Any) -> int:

@@ -11,9 +11,10 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel, __version__
 
-from llmexp.compress.config import Prune, Sparsify
+from llmexp.compress.config import Prune, Quantize, Sparsify
 from llmexp.compress.plan import CompressPlan
 from llmexp.launchers.compress import llm_compressor
+from llmexp.launchers.compress.half_quadratic import quantize
 from llmexp.launchers.compress.layer_dropping import drop_layers
 from llmexp.launchers.compress.loading import batches, matrices_of, original, source_of
 from llmexp.launchers.compress.magnitude import zero_smallest
@@ -24,6 +25,8 @@ from llmexp.launchers.compress.reloading import copy_tokenizer
 from llmexp.launchers.compress.text import SplitText
 from llmexp.launchers.rank.frame import Rank
 from llmexp.machine.processes import peak_rss_bytes
+
+_Compressed = tuple[PreTrainedModel, dict[str, torch.Tensor] | None, dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -55,27 +58,29 @@ def make(plan: CompressPlan, rank: Rank, text: SplitText, device: torch.device) 
 def _made_here(plan: CompressPlan, text: SplitText, device: torch.device, folder: Path) -> Made:
     model = original(plan.config.model, device)
     begin_s = time.perf_counter()
-    model, ran = _compressed(model, plan, text)
+    model, stored, ran = _compressed(model, plan, text)
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     time_s, peak_bytes = time.perf_counter() - begin_s, peak_rss_bytes()
     nll = nll_of(model, text.held_out_parts, device)
-    model.save_pretrained(folder)
+    model.save_pretrained(folder, state_dict=stored)
     dtype = str(model.dtype).removeprefix("torch.")
     versions = {"torch": torch.__version__, "transformers": __version__}
     return Made(folder, time_s, peak_bytes, nll, {"compressor": "llmexp", "dtype": dtype, "versions": versions} | ran)
 
 
-def _compressed(model: PreTrainedModel, plan: CompressPlan, text: SplitText) -> tuple[PreTrainedModel, dict[str, Any]]:
-    """Return the compressed model, and what is worth knowing of how it was made."""
+def _compressed(model: PreTrainedModel, plan: CompressPlan, text: SplitText) -> _Compressed:
+    """Return the compressed model, its tensors as they are stored where these are others, and how it was made."""
     compress = plan.config.compress
+    if isinstance(compress, Quantize):
+        return model, quantize(model, compress), {}
     if isinstance(compress, Sparsify):
         zero_smallest(matrices_of(model).values(), compress)
-        return model, {}
+        return model, None, {}
     assert isinstance(compress, Prune)
     read, ran = batches(text.calibration, SEQUENCES, model.device), {}
     if compress.method == "layers":
         ran = {"dropped_layers": drop_layers(model, compress.share, read)}
     else:
         prune(model, compress.method, compress.share, read)
-    return recover(model, compress, text.calibration, plan.config.seed), ran
+    return recover(model, compress, text.calibration, plan.config.seed), None, ran

@@ -192,7 +192,7 @@ def answer(job: _Json) -> _Json:
     nll = nll_of(model, job["held_out"], job["device"])
     if not math.isfinite(nll):
         raise ValueError(f"the compressed model's loss is {nll} before it is saved")
-    model.save_pretrained(job["folder"], save_compressed=True)
+    model.save_pretrained(job["folder"], save_compressed=True, **format_of(job))
     return {
         "compress_time_s": took_s,
         "compress_peak_rss_bytes": peak_rss_bytes,
@@ -201,6 +201,12 @@ def answer(job: _Json) -> _Json:
         "versions": {name: version for name in LIBRARIES if (version := _version(name))},
         "tuned": tuned,
     }
+
+
+def format_of(job: _Json) -> _Json:
+    """Return the format for weights alone that have zero points; transformers 5.23 does not load these packed."""
+    has_zeros = not job.get("symmetric", True) and job["activations"] is None
+    return {"quantization_format": "int-quantized"} if has_zeros else {}
 
 
 def _version(name: str) -> str | None:

@@ -25,6 +25,7 @@ _WEIGHTS_OF: dict[str, tuple[str, ...]] = {
     "smoothquant": ("int4", "int8"),
     "autoround": _INTEGERS,
     "awq": ("int4", "int8"),
+    "hqq": _INTEGERS,
 }
 _ACTIVATIONS_OF: dict[str, tuple[str, ...]] = {
     "int4": ("int8", "fp8"),
@@ -33,6 +34,8 @@ _ACTIVATIONS_OF: dict[str, tuple[str, ...]] = {
     "mxfp4": ("fp4",),
     "nvfp4": ("fp4",),
 }
+# The methods beside which activations stay as the model computes them.
+_WEIGHTS_ALONE = ("awq", "hqq")
 # The methods that can leave all but experts alone.
 _OF_EXPERTS = ("rtn", "gptq")
 _HALF_OF_FOUR = 0.5
@@ -47,7 +50,7 @@ class Quantize(Tagged):
     said = "compress={name} quantizes"
 
     name: str
-    method: Literal["rtn", "gptq", "smoothquant", "autoround", "awq"]
+    method: Literal["rtn", "gptq", "smoothquant", "autoround", "awq", "hqq"]
     weights: WeightFormat
     activations: ActivationFormat | None = Field(
         None,
@@ -56,7 +59,7 @@ class Quantize(Tagged):
         ),
     )
     group_size: PositiveInt | None = Field(None, description="weights that share a scale; None: an output channel")
-    symmetric: bool = True
+    symmetric: bool = Field(True, description="no zero points; those of hqq are no integers, and others are")
     smoothing: Share | None = Field(None, description="of smoothquant: how much of the range moves into the weights")
     layers: Literal["all", "experts"] = Field(
         "all", description="all matrices of the layers, or those of experts alone"
@@ -83,7 +86,7 @@ class Quantize(Tagged):
             raise ValueError(
                 f"compress.weights={self.weights}: {self.method} writes {' or '.join(known)}: set one of these"
             )
-        beside = () if self.method == "awq" else _ACTIVATIONS_OF.get(self.weights, ())
+        beside = () if self.method in _WEIGHTS_ALONE else _ACTIVATIONS_OF.get(self.weights, ())
         if self.activations and self.activations not in beside:
             choices = " or ".join(("null", *beside))
             raise ValueError(
@@ -100,11 +103,12 @@ class Quantize(Tagged):
             raise ValueError(
                 f"compress.group_size={self.group_size}: of {self.weights}, {shared}: set compress.group_size=null"
             )
-        if not self.symmetric and not (is_integer and self.activations):
+        if not self.symmetric and not is_integer:
             raise ValueError(
-                "compress.symmetric=false: transformers loads zero points of integers with activations alone: set "
-                "compress.symmetric=true, or compress.activations=int8"
+                f"compress.symmetric=false: {self.weights} weights have no zero points: set compress.symmetric=true"
             )
+        if self.symmetric and self.method == "hqq":
+            raise ValueError("compress.symmetric=true: hqq searches for zero points: set compress.symmetric=false")
         return self
 
     @model_validator(mode="after")
@@ -113,6 +117,11 @@ class Quantize(Tagged):
             raise ValueError(
                 f"compress.norm_steps={self.norm_steps}: no gradient passes activations that are rounded: set "
                 "compress.activations=null, or compress.norm_steps=0"
+            )
+        if self.norm_steps and self.method == "hqq":
+            raise ValueError(
+                f"compress.norm_steps={self.norm_steps}: norms train where llm-compressor rounds, and hqq is llmexp's "
+                "own: set compress.norm_steps=0"
             )
         return self
 
@@ -270,4 +279,4 @@ class CompressRunConfig(RunConfig):
     @property
     def writes_compressed_tensors(self) -> bool:
         """Tell whether the weights that are written need the library of that name to be read."""
-        return isinstance(self.compress, Quantize) and self.uses_llm_compressor
+        return isinstance(self.compress, Quantize)

@@ -72,6 +72,11 @@ def _check_experts(config: CompressRunConfig) -> None:
             f"compress.method={recipe.method}: transformers does not load what llm-compressor writes of {kind}'s "
             f"experts, which model={name} has: it does so of {', '.join(_EXPERT_FAMILIES)}"
         )
+    if has_experts and isinstance(recipe, Quantize) and not recipe.symmetric:
+        raise ConfigError(
+            f"compress.symmetric=false: transformers loads no zero points of experts, which model={name} has: set "
+            "compress.symmetric=true, with compress.method=rtn or gptq"
+        )
     if isinstance(recipe, Quantize) and recipe.layers == "experts" and not has_experts:
         raise ConfigError(f"compress.layers=experts: model={name} has no experts: set compress.layers=all")
 

@@ -32,7 +32,11 @@ REFUSED = {
     "compress=awq compress.activations=int8": "beside int4 weights by awq there is null",
     "compress=nvfp4 compress.group_size=128": "compress.group_size=128: of nvfp4, 16 weights share a scale",
     "compress=fp8 compress.group_size=128": "of fp8, the weights of an output channel share a scale",
-    f"compress=rtn {SMALL_GROUPS} compress.symmetric=false": "compress.symmetric=false: transformers loads zero",
+    "compress=fp8 compress.symmetric=false": "compress.symmetric=false: fp8 weights have no zero points: set",
+    f"compress=hqq {SMALL_GROUPS} compress.symmetric=true": "compress.symmetric=true: hqq searches for zero points",
+    f"compress=hqq {SMALL_GROUPS} compress.activations=int8": "beside int4 weights by hqq there is null",
+    f"compress=hqq {SMALL_GROUPS} compress.norm_steps=5": "compress.norm_steps=5: norms train where llm-compressor",
+    "compress=hqq compress.weights=fp8": "compress.weights=fp8: hqq writes int2 or int3 or int4 or int8",
     "compress=w8a8 compress.norm_steps=5": "compress.norm_steps=5: no gradient passes activations that are rounded",
     "compress=rtn compress.smoothing=0.5": "compress.smoothing=0.5 belongs to compress.method=smoothquant",
     "compress=smoothquant compress.activations=null": "compress.method=smoothquant moves the range of activations",
@@ -99,6 +103,13 @@ def test_experts_that_would_not_load_are_refused(tmp_path: Path) -> None:
     assert compress_plan(model, "compress=magnitude").skip is None
 
 
+@pytest.mark.parametrize("method", ["hqq", "rtn"])
+def test_zero_points_of_experts_are_refused(method: str, tmp_path: Path) -> None:
+    words = (experts_folder(tmp_path / "mine"), f"compress={method}", "compress.group_size=16")
+    with pytest.raises(ConfigError, match="transformers loads no zero points of experts, which model=mine has: set"):
+        compress_plan(*words, "compress.symmetric=false")
+
+
 def test_awq_is_skipped_on_cpu_and_planned_for_a_gpu(model: str) -> None:
     skip = compress_plan(model, "compress=awq", SMALL_GROUPS).skip
     assert str(skip).startswith("compress=awq: llm-compressor's AWQ needs a GPU")
@@ -123,9 +134,9 @@ def test_a_model_that_has_changed_is_another_run(tmp_path: Path) -> None:
     assert compress_plan(f"model={folder}", "compress=layers").id != before
 
 
-@pytest.mark.parametrize("method", ["layers", "heads", "mlp", "magnitude"])
+@pytest.mark.parametrize("method", ["layers", "heads", "mlp", "magnitude", "hqq compress.group_size=16"])
 def test_methods_of_llmexps_own_need_no_other_interpreter(method: str, model: str) -> None:
-    plan = compress_plan(model, f"compress={method}", "engine.python=/x/bin/python")
+    plan = compress_plan(model, *f"compress={method}".split(), "engine.python=/x/bin/python")
     assert plan.engine_config["python"] is None
     assert get_engine("compress", "compress").server_software(plan.config) is None
 
@@ -133,10 +144,10 @@ def test_methods_of_llmexps_own_need_no_other_interpreter(method: str, model: st
 def test_only_quantized_weights_need_compressed_tensors(model: str) -> None:
     engine = get_engine("compress", "compress")
     needed = {
-        name: "compressed_tensors" in engine.needed_modules(compress_plan(model, f"compress={name}").config)
-        for name in ("w8a8", "fp8", "sparsegpt", "layers")
+        name: "compressed_tensors" in engine.needed_modules(compress_plan(model, *f"compress={name}".split()).config)
+        for name in ("w8a8", "fp8", "hqq compress.group_size=16", "sparsegpt", "layers")
     }
-    assert needed == {"w8a8": True, "fp8": True, "sparsegpt": False, "layers": False}
+    assert [name.split()[0] for name in needed if needed[name]] == ["w8a8", "fp8", "hqq"]
 
 
 def test_a_models_own_tokenizer_reads_the_documents(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ vLLM; PagedAttention; LightLLM; token attention; int8 KV cache; TGI; continuous 
 ZeRO-Inference; FlexGen; NLP-Fast; TurboTransformers; PetS; PETALS; LightSeq; EET; ByteTransformer; FasterTransformer;
 Splitwise; LLMCompass; PowerInfer; SwapAdvisor; Eliseev and Mazur; staged speculative decoding; mixtures of experts;
 TensorFlow-Serving; DFX; llama.cpp; NF4; LLM.int8; FineQuant; fp8 weights; GPTQ; AWQ; FPTQ; QuantEase; SpQR;
-Norm Tweaking; ZeroQuant; LLM-QAT; QMoE; AlphaTuning; SparseGPT; Sheared LLaMA; CoFiPruning; LLM-Pruner
+HQQ; Norm Tweaking; ZeroQuant; LLM-QAT; QMoE; AlphaTuning; SparseGPT; Sheared LLaMA; CoFiPruning; LLM-Pruner
 """
 OTHERS = """
 token streaming; hierarchical search; holistic partitioning; zero skipping; predictors of active neurons; allocator;

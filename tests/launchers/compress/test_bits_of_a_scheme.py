@@ -17,6 +17,7 @@ from llmexp.launchers.compress.bits import bits_of, parameters_of, sparsity_of
         ({"weights": "int4", "group_size": 32}, 4 + 16 / 32),
         ({"weights": "int4", "group_size": 128, "symmetric": False, "activations": "int8"}, 4 + (16 + 4) / 128),
         ({"weights": "int3", "group_size": 128}, 3 + 16 / 128),
+        ({"method": "hqq", "weights": "int2", "group_size": 16, "symmetric": False}, 2 + (16 + 16) / 16),
         ({"weights": "int8", "activations": "int8"}, 8 + 16 / 256),
         ({"weights": "fp8", "activations": "fp8"}, 8 + 16 / 256),
         ({"weights": "fp8", "activations": "fp8_static"}, 8 + 16 / (64 * 256)),
@@ -26,7 +27,7 @@ from llmexp.launchers.compress.bits import bits_of, parameters_of, sparsity_of
 )
 def test_scales_and_zero_points_count(keys: dict[str, Any], bits: float) -> None:
     matrix = nn.Linear(256, 64, bias=False)
-    compress = Quantize(name="a", method="rtn", **keys)
+    compress = Quantize(**{"name": "a", "method": "rtn"} | keys)
     assert bits_of(compress, [matrix.weight, matrix.weight]) == pytest.approx(bits * 2 * 64 * 256)
 
 

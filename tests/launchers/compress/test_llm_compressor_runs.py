@@ -69,6 +69,17 @@ def test_fewer_bits_cost_more(ran: Callable[..., Ran]) -> None:
     assert 3 * costs[1] < costs[2]
 
 
+def test_zero_points_bring_few_bits_nearer_and_those_of_hqq_nearest(ran: Callable[..., Ran]) -> None:
+    (_, far), (rtn, near), (hqq, nearest) = (
+        ran(method, weights="int3", symmetric=symmetric)
+        for method, symmetric in (("rtn", True), ("rtn", False), ("hqq", False))
+    )
+    assert nearest < 0.97 * near < 0.8 * far
+    assert rtn.what_ran["format"] == hqq.what_ran["format"] == "int-quantized"
+    assert (rtn.weight_bits, hqq.weight_bits) == (3 + (16 + 3) / 32, 3 + (16 + 16) / 32)
+    assert hqq.nll_saved < rtn.nll_saved
+
+
 def test_sparsegpt_mends_what_it_takes(ran: Callable[..., Ran], tmp_path: Path, trained_llama: Path) -> None:
     """It changes the weights that stay; Wanda does not. Two of each four neighbors is a harder pattern.
 
@@ -105,6 +116,9 @@ def test_sparsegpt_mends_what_it_takes(ran: Callable[..., Ran], tmp_path: Path, 
         ("rtn", {"weights": "mxfp4", "group_size": None}, "mxfp4-pack-quantized"),
         ("rtn", {"weights": "nvfp4", "activations": "fp4", "group_size": None}, "nvfp4-pack-quantized"),
         ("autoround", {"iters": 5}, "pack-quantized"),
+        ("gptq", {"symmetric": False}, "int-quantized"),
+        ("autoround", {"iters": 5, "symmetric": False}, "int-quantized"),
+        ("rtn", {"symmetric": False, "group_size": None, "weights": "int8"}, "int-quantized"),
     ],
 )
 def test_each_format_is_loaded_as_it_was_saved(

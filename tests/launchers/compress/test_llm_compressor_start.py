@@ -43,6 +43,13 @@ def test_activations_have_a_scale_a_token_or_one_from_the_calibration() -> None:
     assert (static["weights"]["strategy"], static["input_activations"]["strategy"]) == ("tensor", "tensor")
 
 
+def test_zero_points_beside_no_activations_are_not_packed() -> None:
+    job = {"symmetric": False, "activations": None}
+    assert oneshot.format_of(job) == {"quantization_format": "int-quantized"}
+    others = (job | {"symmetric": True}, job | {"activations": "int8"}, {"method": "wanda"})
+    assert [oneshot.format_of(other) for other in others] == [{}, {}, {}]
+
+
 @pytest.mark.parametrize(("weights", "activations"), [("mxfp4", "int8"), ("nvfp4", "fp8"), ("int4", "fp4")])
 def test_formats_that_do_not_go_together_are_refused(weights: str, activations: str) -> None:
     with pytest.raises(ValueError, match=f"compress.activations={activations}"):
