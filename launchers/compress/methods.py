@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +13,20 @@ from transformers import PreTrainedModel, __version__
 
 from llmexp.compress.config import Prune, Quantize, Sparsify
 from llmexp.compress.plan import CompressPlan
+from llmexp.compress.record import DomainShare
 from llmexp.launchers.compress import llm_compressor
+from llmexp.launchers.compress.domains import Mixture
 from llmexp.launchers.compress.half_quadratic import quantize
 from llmexp.launchers.compress.layer_dropping import drop_layers
 from llmexp.launchers.compress.loading import batches, matrices_of, original, source_of
 from llmexp.launchers.compress.magnitude import zero_smallest
 from llmexp.launchers.compress.pruning import prune
 from llmexp.launchers.compress.quality import nll_of
-from llmexp.launchers.compress.recovery import SEQUENCES, recover
+from llmexp.launchers.compress.recovery import SEQUENCES, endless, recover
 from llmexp.launchers.compress.reloading import copy_tokenizer
 from llmexp.launchers.compress.text import SplitText
 from llmexp.launchers.rank.frame import Rank
 from llmexp.machine.processes import peak_rss_bytes
-
-_Compressed = tuple[PreTrainedModel, dict[str, torch.Tensor] | None, dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,17 @@ class Made:
     peak_rss_bytes: int
     nll: float
     what_ran: dict[str, Any]
+    domain_shares: list[DomainShare] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Compressed:
+    """A compressed model, its tensors as they are stored where these are others, and how it was made."""
+
+    model: PreTrainedModel
+    stored: dict[str, torch.Tensor] | None = None
+    ran: dict[str, Any] = field(default_factory=dict)
+    shares: list[DomainShare] = field(default_factory=list)
 
 
 def make(plan: CompressPlan, rank: Rank, text: SplitText, device: torch.device) -> Made:
@@ -58,29 +69,43 @@ def make(plan: CompressPlan, rank: Rank, text: SplitText, device: torch.device) 
 def _made_here(plan: CompressPlan, text: SplitText, device: torch.device, folder: Path) -> Made:
     model = original(plan.config.model, device)
     begin_s = time.perf_counter()
-    model, stored, ran = _compressed(model, plan, text)
+    done = _compressed(model, plan, text)
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     time_s, peak_bytes = time.perf_counter() - begin_s, peak_rss_bytes()
-    nll = nll_of(model, text.held_out_parts, device)
-    model.save_pretrained(folder, state_dict=stored)
-    dtype = str(model.dtype).removeprefix("torch.")
+    nll = nll_of(done.model, text.held_out_parts, device)
+    done.model.save_pretrained(folder, state_dict=done.stored)
+    dtype = str(done.model.dtype).removeprefix("torch.")
     versions = {"torch": torch.__version__, "transformers": __version__}
-    return Made(folder, time_s, peak_bytes, nll, {"compressor": "llmexp", "dtype": dtype, "versions": versions} | ran)
+    ran = {"compressor": "llmexp", "dtype": dtype, "versions": versions} | done.ran
+    return Made(folder, time_s, peak_bytes, nll, ran, done.shares)
 
 
 def _compressed(model: PreTrainedModel, plan: CompressPlan, text: SplitText) -> _Compressed:
-    """Return the compressed model, its tensors as they are stored where these are others, and how it was made."""
     compress = plan.config.compress
     if isinstance(compress, Quantize):
-        return model, quantize(model, compress), {}
+        return _Compressed(model, stored=quantize(model, compress))
     if isinstance(compress, Sparsify):
         zero_smallest(matrices_of(model).values(), compress)
-        return model, None, {}
+        return _Compressed(model)
     assert isinstance(compress, Prune)
+    mixture = Mixture(model, text.domains, compress) if text.domains else None
     read, ran = batches(text.calibration, SEQUENCES, model.device), {}
     if compress.method == "layers":
         ran = {"dropped_layers": drop_layers(model, compress.share, read)}
     else:
         prune(model, compress.method, compress.share, read)
-    return recover(model, compress, text.calibration, plan.config.seed), None, ran
+    return _recovered(model, plan, text, mixture, ran)
+
+
+def _recovered(
+    model: PreTrainedModel, plan: CompressPlan, text: SplitText, mixture: Mixture | None, ran: dict[str, Any]
+) -> _Compressed:
+    """Train on domains where there are any, else on the calibration text."""
+    compress, seed = plan.config.compress, plan.config.seed
+    assert isinstance(compress, Prune)
+    if not mixture:
+        return _Compressed(recover(model, compress, endless(text.calibration, seed, model.device)), ran=ran)
+    model = recover(model, compress, mixture.batches(model, seed))
+    mixture.note(model, compress.recovery_steps)
+    return _Compressed(model, ran=ran | {"domain_tokens": dict(mixture.drawn)}, shares=mixture.history)

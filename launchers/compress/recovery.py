@@ -1,4 +1,4 @@
-"""Trains a pruned model on the calibration text: all of it, LoRA that is merged into it, or its norms alone."""
+"""Trains a pruned model on text: all of it, LoRA that is merged into it, or its norms alone."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ LORA_RANK = 8
 LARGEST_GRADIENT_NORM = 1.0
 
 
-def recover(model: Any, compress: Prune, sequences: list[Tokens], seed: int) -> Any:
-    """Return the model, trained for recovery_steps in fp32 and then in its own dtype again."""
+def recover(model: Any, compress: Prune, read: Iterator[torch.Tensor]) -> Any:
+    """Return the model, trained for recovery_steps of batches in fp32 and then in its own dtype again."""
     if compress.recovery == "none" or not compress.recovery_steps:
         return model
-    dtype, device = model.dtype, model.device
+    dtype = model.dtype
     cast(model, torch.float32)
     trained = _opened(model, compress.recovery)
     parameters = [parameter for parameter in trained.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=compress.recovery_lr, weight_decay=0.0)
-    read = _endless(sequences, seed, device)
     for batch in itertools.islice(read, compress.recovery_steps):
         mean_nll(trained, batch).backward()
         nn.utils.clip_grad_norm_(parameters, LARGEST_GRADIENT_NORM)
@@ -57,8 +56,8 @@ def _opened(model: Any, kind: str) -> Any:
     return model
 
 
-def _endless(sequences: list[Tokens], seed: int, device: torch.device) -> Iterator[torch.Tensor]:
+def endless(sequences: list[Tokens], seed: int, device: torch.device, size: int = SEQUENCES) -> Iterator[torch.Tensor]:
     """Yield batches of the sequences, each time round in another order of the seed's."""
     order = random.Random(seed)
     while True:
-        yield from batches(order.sample(sequences, len(sequences)), SEQUENCES, device)
+        yield from batches(order.sample(sequences, len(sequences)), size, device)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 from llmexp.compress.config import CalibrationText
@@ -18,10 +19,14 @@ WINDOW = 16
 
 @dataclass(frozen=True)
 class SplitText:
-    """Sequences of seq_len tokens that calibrate, and held-out documents, each in parts of at most seq_len tokens."""
+    """Sequences of seq_len tokens that calibrate, and held-out documents, each in parts of at most seq_len tokens.
+
+    Where recovery reads domains, they are split in the same way.
+    """
 
     calibration: list[Tokens]
     held_out: list[list[Tokens]]
+    domains: dict[str, SplitText] = field(default_factory=dict)
 
     @property
     def held_out_parts(self) -> list[Tokens]:
@@ -35,14 +40,15 @@ class SplitText:
 
     @property
     def overlap(self) -> float:
-        """The share of the held-out windows of 16 tokens that stand in the calibration text too."""
-        known = {window for sequence in self.calibration for window in _windows(sequence)}
+        """The share of the held-out windows of 16 tokens that stand in what calibrates or trains too."""
+        read = itertools.chain(self.calibration, *(domain.calibration for domain in self.domains.values()))
+        known = {window for sequence in read for window in _windows(sequence)}
         found = [window in known for part in self.held_out_parts for window in _windows(part)]
         return sum(found) / max(1, len(found))
 
 
-def split_text(text: CalibrationText, seed: int, vocabulary: int) -> SplitText:
-    """Read the run's documents; raise ConfigError where there are too few, or tokens that the model does not know."""
+def split_text(text: CalibrationText, seed: int, vocabulary: int, key: str = "text.files") -> SplitText:
+    """Read a key's documents; raise ConfigError where there are too few, or tokens that the model does not know."""
     reads = tokenizer(text.tokenizer)
     if reads.size > vocabulary:
         raise ConfigError(
@@ -55,7 +61,7 @@ def split_text(text: CalibrationText, seed: int, vocabulary: int) -> SplitText:
     calibration = list(islice(_sequences(documents, text.seq_len, reads), text.calibration_sequences))
     if len(held_out) < text.held_out_documents or len(calibration) < text.calibration_sequences:
         raise ConfigError(
-            f"text.files hold {len(held_out)} held-out documents and then {len(calibration)} sequences of "
+            f"{key} hold {len(held_out)} held-out documents and then {len(calibration)} sequences of "
             f"{text.seq_len} tokens: ask for no more, or name more files"
         )
     return SplitText(calibration, held_out)

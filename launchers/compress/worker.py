@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from llmexp.compress.config import CompressRunConfig, Quantize
 from llmexp.compress.plan import CompressPlan
 from llmexp.compress.record import CompressionSummary, DocumentSample
 from llmexp.launchers.compress.bits import bits_of, parameters_of, sparsity_of
+from llmexp.launchers.compress.domains import domains_of
 from llmexp.launchers.compress.loading import matrices_of, original, source_of
 from llmexp.launchers.compress.methods import Made, make
 from llmexp.launchers.compress.quality import documents_read
@@ -52,7 +54,9 @@ def work(plan: CompressPlan, rank: Rank) -> CompressionSummary:
 def _text(config: CompressRunConfig) -> SplitText:
     model = config.model
     sizes = AutoConfig.from_pretrained(source_of(model), trust_remote_code=model.trust_remote_code)
-    return split_text(config.text, config.seed, sizes.get_text_config().vocab_size)
+    vocabulary = sizes.get_text_config().vocab_size
+    text = split_text(config.text, config.seed, vocabulary)
+    return replace(text, domains=domains_of(config, vocabulary))
 
 
 def _read(before: PreTrainedModel, after: PreTrainedModel, text: SplitText, rank: Rank) -> float:
@@ -71,6 +75,7 @@ def _made(made: Made, text: SplitText) -> dict[str, Any]:
         "compress_time_s": made.time_s,
         "compress_peak_rss_bytes": made.peak_rss_bytes,
         "nll_saved": made.nll,
+        "domain_shares": made.domain_shares,
         "calibration_tokens": text.calibration_tokens,
         "overlap": text.overlap,
     }

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from llmexp.schema.model import HfModel
 from llmexp.schema.run import EngineConfig, MeasureConfig, RunConfig, TaskConfig
-from llmexp.schema.section import NonNegativeInt, PositiveFloat, PositiveInt, Section, Tuple
+from llmexp.schema.section import Names, NonNegativeInt, PositiveFloat, PositiveInt, Section, Steps, Tuple
 from llmexp.schema.tagged import Tagged
 
 WeightFormat = Literal["int2", "int3", "int4", "int8", "fp8", "mxfp4", "nvfp4"]
@@ -195,11 +195,25 @@ class Prune(Tagged):
     )
     recovery_steps: NonNegativeInt = 0
     recovery_lr: PositiveFloat = 1e-3
+    recovery_domains: dict[str, Names] = Field(
+        default_factory=dict,
+        description=(
+            "files, folders or globs of each domain that recovery reads in place of the calibration text; 8 documents "
+            "of each are held out"
+        ),
+    )
+    recovery_shares_every: Steps = Field(
+        10, description="steps after which domains get other shares of a batch, by how far each is above its reference"
+    )
+    recovery_references: dict[str, PositiveFloat] = Field(
+        default_factory=dict, description="nats a token that a domain is compared with; left out: the original's"
+    )
 
     @property
     def words(self) -> str:
         """What is done, in a few words."""
         after = f", then {self.recovery_steps} steps of recovery={self.recovery}" if self.recovery_steps else ""
+        after += f" on {', '.join(self.recovery_domains)}" if self.recovery_domains else ""
         return f"{self.method}: {100 * self.share:g} % taken out{after}"
 
     @model_validator(mode="after")
@@ -208,6 +222,28 @@ class Prune(Tagged):
             raise ValueError(
                 f"compress.recovery={self.recovery} and compress.recovery_steps={self.recovery_steps}: training that "
                 "recovers needs both: set compress.recovery=all, lora or norms with steps, or none with 0"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _mixes_what_there_is(self) -> Prune:
+        names = ", ".join(self.recovery_domains)
+        if unknown := sorted(self.recovery_references.keys() - self.recovery_domains.keys()):
+            raise ValueError(
+                f"compress.recovery_references.{unknown[0]}: there is no such domain: compress.recovery_domains has "
+                f"{names or 'none'}"
+            )
+        if not self.recovery_domains:
+            return self
+        if len(self.recovery_domains) == 1 or self.recovery == "none":
+            raise ValueError(
+                f"compress.recovery_domains={names}: recovery mixes two domains or more: name another, and set "
+                "compress.recovery=all, lora or norms"
+            )
+        if self.recovery_shares_every >= self.recovery_steps:
+            raise ValueError(
+                f"compress.recovery_shares_every={self.recovery_shares_every}: shares would never change in "
+                f"compress.recovery_steps={self.recovery_steps}: set fewer"
             )
         return self
 
@@ -269,7 +305,13 @@ class CompressRunConfig(RunConfig):
     def inputs(self) -> tuple[str, ...]:
         """The model's folder, the texts, and the tokenizer's folder."""
         tokenizer = () if self.text.tokenizer == BYTES_TOKENIZER else (self.text.tokenizer,)
-        return (self.model.path, *self.text.files, *tokenizer)
+        return (self.model.path, *self.text.files, *self.domain_files, *tokenizer)
+
+    @property
+    def domain_files(self) -> tuple[str, ...]:
+        """The patterns of all domains that recovery reads."""
+        domains = self.compress.recovery_domains if isinstance(self.compress, Prune) else {}
+        return tuple(pattern for name in sorted(domains) for pattern in domains[name])
 
     @property
     def uses_llm_compressor(self) -> bool:

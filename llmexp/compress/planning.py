@@ -50,6 +50,8 @@ def _contents(config: CompressRunConfig) -> dict[str, str]:
     found = {"checkpoint": checkpoint.digest} if checkpoint else {}
     if text.files:
         found["text"] = files.digest(files.matching(text.files, key="text.files"))
+    if config.domain_files:
+        found["domains"] = files.digest(files.matching(config.domain_files, key="compress.recovery_domains"))
     tokenizer = Path(text.tokenizer).expanduser()
     if _reads_by_made(config) or not tokenizer.is_dir():
         return found

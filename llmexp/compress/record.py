@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import ConfigDict, Field
 
-from llmexp.record.samples import RankSummary, Sample
+from llmexp.record.samples import RankSummary, Record, Sample
 
 
 class DocumentSample(Sample):
@@ -24,6 +24,17 @@ class DocumentSample(Sample):
         return float(self.tokens)
 
 
+class DomainShare(Record):
+    """Where a domain of recovery's text stands before a step, and at the end."""
+
+    step: int = Field(description="0 before the first")
+    domain: str
+    share: float = Field(description="of the batches from this step")
+    nll: float = Field(description="nats a token of its held-out documents")
+    reference_nll: float = Field(description="nats a token that it is compared with")
+    tokens: int = Field(description="drawn until then")
+
+
 class CompressionSummary(RankSummary):
     """The summary of a run: what compression took, and what it left."""
 
@@ -41,4 +52,7 @@ class CompressionSummary(RankSummary):
     original_file_bytes: int
     sparsity: float = Field(description="share of zeros in these layers")
     calibration_tokens: int
-    overlap: float = Field(description="share of held-out windows of 16 tokens that stand in the calibration text too")
+    overlap: float = Field(
+        description="share of held-out windows of 16 tokens that stand in what calibrates or trains too"
+    )
+    domain_shares: list[DomainShare] = Field([], description="of recovery, a row a domain each time shares change")

@@ -12,6 +12,7 @@ from planning import make_plan
 
 from llmexp.cli.arguments import run_parser
 from llmexp.cli.words import jobs_of
+from llmexp.compress.task import COMPRESS
 from llmexp.errors import ConfigError
 from llmexp.registry import get_engine
 
@@ -22,6 +23,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 SMALL_GROUPS = "compress.group_size=16"
+RECOVERS = "compress.recovery=all compress.recovery_steps=10"
 REFUSED = {
     "compress=rtn": "compress.group_size=128 does not divide the inputs of model=mine, 64, 176: "
     "set compress.group_size=16, a divisor of it, or null",
@@ -54,6 +56,16 @@ REFUSED = {
     "compress=heads compress.share=0.9": "0.9 of 2 groups of heads of model=mine takes 2",
     "compress=mlp compress.recovery=all": "compress.recovery=all and compress.recovery_steps=0",
     "compress=mlp compress.recovery_steps=5": "compress.recovery=none and compress.recovery_steps=5",
+    "compress=rtn compress.recovery_shares_every=5": "compress.recovery_shares_every=5 belongs to compress=mlp",
+    f"compress=mlp {RECOVERS} compress.recovery_domains={{a:conf}}": "compress.recovery_domains=a: recovery mixes two",
+    "compress=mlp compress.recovery_domains={a:conf,b:docs}": "and set compress.recovery=all, lora or norms",
+    f"compress=mlp {RECOVERS} compress.recovery_domains={{a:conf,b:docs}}": "compress.recovery_shares_every=10: shares "
+    "would never change in compress.recovery_steps=10: set fewer",
+    f"compress=mlp {RECOVERS} compress.recovery_references={{a:2.0}}": "compress.recovery_references.a: there is no "
+    "such domain: compress.recovery_domains has none",
+    f"compress=mlp {RECOVERS} compress.recovery_shares_every=5 compress.recovery_domains={{a:nothere,b:docs}}": (
+        "compress.recovery_domains: nothing matches nothere"
+    ),
     "compress=layers text.files=[nothere]": "text.files: nothing matches nothere",
     "compress=layers text.tokenizer=./nothere": "text.tokenizer=./nothere: no such file or folder",
     "compress=layers method=F": "method belongs to task=pretrain or task=finetune",
@@ -159,6 +171,19 @@ def test_a_models_own_tokenizer_reads_the_documents(tmp_path: Path) -> None:
     )
     assert job.plan.tokenizer == str(folder)
     assert f"model={folder}" in job.plan.overrides
+
+
+def test_the_text_of_a_domain_makes_the_run(model: str, tmp_path: Path) -> None:
+    ids, description = set(), {}
+    for text in ("one", "two"):
+        (tmp_path / "a.txt").write_text(text)
+        domains = f"compress.recovery_domains={{a:{tmp_path}/a.txt,b:[{tmp_path}/a.txt]}}"
+        plan = compress_plan(model, "compress=mlp", *RECOVERS.split(), "compress.recovery_shares_every=5", domains)
+        ids.add(plan.id)
+        description = COMPRESS.describe(plan)
+        assert str(tmp_path / "a.txt") in plan.config.inputs
+    assert len(ids) == 2
+    assert description["recipe"] == "mlp: 25 % taken out, then 10 steps of recovery=all on a, b"
 
 
 def test_recipes_are_swept(model: str) -> None:

@@ -15,7 +15,7 @@ from llmexp.launchers.compress.layer_dropping import drop_layers, nlls_without_e
 from llmexp.launchers.compress.loading import batches, mean_nll
 from llmexp.launchers.compress.pruning import prune
 from llmexp.launchers.compress.quality import nll_of
-from llmexp.launchers.compress.recovery import recover
+from llmexp.launchers.compress.recovery import endless, recover
 from llmexp.launchers.compress.text import SplitText, split_text
 
 pytestmark = pytest.mark.long
@@ -161,7 +161,7 @@ def test_training_afterwards_recovers_some_of_the_loss(
     before = {name: parameter.clone() for name, parameter in model.named_parameters()}
     lost = nll_of(model, text.held_out_parts, CPU)
     plan = compress_plan("heads", share=0.5, recovery=recovery, recovery_steps=15)
-    model = recover(model, plan.config.compress, text.calibration, 0)
+    model = recover(model, plan.config.compress, endless(text.calibration, 0, CPU))
     assert nll_of(model, text.held_out_parts, CPU) + 0.01 < lost
     changed = {name for name, parameter in model.named_parameters() if not torch.equal(parameter, before[name])}
     norms = {name for name in before if "norm" in name}
@@ -175,7 +175,7 @@ def test_weights_of_16_bits_are_trained_in_more_and_saved_as_they_were(
     model = AutoModelForCausalLM.from_pretrained(trained_llama, dtype=torch.bfloat16)
     rotary = model.model.rotary_emb.inv_freq.clone()
     plan = compress_plan("layers", share=0.5, recovery="norms", recovery_steps=1)
-    model = recover(model, plan.config.compress, text.calibration, 0)
+    model = recover(model, plan.config.compress, endless(text.calibration, 0, CPU))
     assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
     assert torch.equal(model.model.rotary_emb.inv_freq, rotary)
     assert not model.training
