@@ -37,7 +37,7 @@ PY     ?= 3.12
 
 # Servers that bring a torch of their own have an environment each in this folder, where llmexp looks for them.
 SERVERS ?= $(or $(XDG_DATA_HOME),$(HOME)/.local/share)/llmexp/servers
-# Which of them `make serve-venv` makes: vllm or llama_cpp.
+# Which of them `make serve-venv` makes: vllm, llama_cpp or lightllm.
 SERVER  ?= vllm
 # vLLM for processors and for GPUs, and the torch that the first asks for.
 VLLM_VERSION := 0.32.0
@@ -45,6 +45,15 @@ VLLM_TORCH := 2.13.0
 VLLM := $(SERVERS)/vllm
 LLAMA_CPP_VERSION := 0.3.36
 LLAMA_CPP := $(SERVERS)/llama_cpp
+# PyPI has LightLLM 0.0.1 of 2024 alone. Its sources name 1.0.1 since March 2025; the flags of engine=lightllm are those of July.
+LIGHTLLM_VERSION := 1.0.1
+LIGHTLLM_COMMIT := fc72ffab9a3455cfb571f22d45ab777cc29de0de
+LIGHTLLM_DAY := 2025-07-12
+LIGHTLLM_SOURCE ?= https://github.com/ModelTC/lightllm
+LIGHTLLM := $(SERVERS)/lightllm
+# Its sources pin libraries of Python 3.9; some of them have no wheels for later ones.
+LIGHTLLM_PYTHON ?= python3.9
+TGI_IMAGE := ghcr.io/huggingface/text-generation-inference:3.3.7
 # What compresses models has an environment too, because it needs an older transformers; it says itself which torch it takes.
 LLMCOMPRESSOR_VERSION := 0.14.0.1
 COMPRESSOR := $(SERVERS)/compress
@@ -58,6 +67,8 @@ BIN := $(VENV)/bin
 # What ranks and the report import is compiled afterwards, where pip would compile all of it.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 COMPRESSOR_PIP = $(COMPRESSOR)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile
+# pip finds no set of libraries that goes with these pins; uv does, among those of the commit's day.
+LIGHTLLM_UV = $(LIGHTLLM)/uv/bin/uv --no-config pip install --quiet --python $(LIGHTLLM)/bin/python
 VLLM_PIP = $(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile
 # Wheels where there are any: a wheel whose hash is wrong ends the installation, where pip would build the same version from its sources.
 HASHED = $(PIP) --no-deps --require-hashes --no-build-isolation --only-binary :all: $(addprefix --no-binary ,$(PURE_SDISTS))
@@ -73,7 +84,7 @@ FOR_NODE := --quiet --disable-pip-version-check --no-deps --constraint constrain
 # Without bytecode, each of the many processes would compile torch again, and importing it would take twice as long.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-slow test-all test-sweeps test-older lint ui bench chaos gpu gpu-parts gpu-wheels serve-venv compress-venv slurm-test slurm-packages wheelhouse lock clean .installed-older .runs-vllm .serve-vllm .serve-llama_cpp .unmixed
+.PHONY: help run test test-slow test-all test-sweeps test-older lint ui bench chaos gpu gpu-parts gpu-wheels serve-venv compress-venv slurm-test slurm-packages wheelhouse lock clean .installed-older .runs-vllm .serve-vllm .serve-llama_cpp .serve-lightllm .serve-tgi .runs-lightllm .unmixed
 .DEFAULT_GOAL := help
 
 UNLOCKED := $(filter lock serve-venv compress-venv test-older wheelhouse,$(MAKECMDGOALS))
@@ -138,7 +149,7 @@ gpu-wheels: wheelhouse  ## collect in ./.wheels what gpu-parts needs on a machin
 	  --only-binary :all: --python-version $(PY) $(addprefix --platform ,$(GLIBC_2_28) manylinux_2_24_x86_64)
 	@du --apparent-size --bytes -s .wheels | awk '{ printf ".wheels: %.1f MB; there: python3 -m benchmarks.gpu_parts 1 --wheels .wheels\n", $$1 / 1e6 }'
 
-serve-venv: .serve-$(SERVER)  ## make an environment for a server: vLLM, or with SERVER=llama_cpp llama.cpp, compiled here
+serve-venv: .serve-$(SERVER)  ## make an environment for a server: vLLM, or with SERVER=llama_cpp llama.cpp, compiled here, or with SERVER=lightllm LightLLM
 
 .serve-vllm: $(VLLM)/.installed-$(VLLM_VERSION)
 	@du -sh $(VLLM) | awk '{ print "vLLM $(VLLM_VERSION) is in $(VLLM): " $$1 "B" }'
@@ -146,8 +157,14 @@ serve-venv: .serve-$(SERVER)  ## make an environment for a server: vLLM, or with
 .serve-llama_cpp: $(LLAMA_CPP)/.installed-$(LLAMA_CPP_VERSION)
 	@du -sh $(LLAMA_CPP) | awk '{ print "llama-cpp-python $(LLAMA_CPP_VERSION) is in $(LLAMA_CPP): " $$1 "B" }'
 
+.serve-lightllm: $(LIGHTLLM)/.installed-$(LIGHTLLM_COMMIT)
+	@du -sh $(LIGHTLLM) | awk '{ print "LightLLM $(LIGHTLLM_VERSION) is in $(LIGHTLLM): " $$1 "B" }'
+
+.serve-tgi:
+	@echo "SERVER=tgi: text-generation-inference has no package, its server is an image: docker pull $(TGI_IMAGE), and engine=tgi starts it" >&2; exit 2
+
 .serve-%:
-	@echo "SERVER=$*: make serve-venv makes environments for vllm and llama_cpp" >&2; exit 2
+	@echo "SERVER=$*: make serve-venv makes environments for vllm, llama_cpp and lightllm" >&2; exit 2
 
 compress-venv: $(COMPRESSOR)/.installed-$(LLMCOMPRESSOR_VERSION) $(VENV)/.installed-train,compress  ## make an environment for llm-compressor, and install what reads its models into .venv
 	@du -sh $(COMPRESSOR) | awk '{ print "llm-compressor $(LLMCOMPRESSOR_VERSION) is in $(COMPRESSOR): " $$1 "B" }'
@@ -259,6 +276,20 @@ $(LLAMA_CPP)/.installed-$(LLAMA_CPP_VERSION): | $(VENV)/.python
 	@$(BIN)/python -m venv --clear $(LLAMA_CPP)
 	@$(LLAMA_CPP)/bin/python -m pip install --quiet --disable-pip-version-check 'llama-cpp-python[server]==$(LLAMA_CPP_VERSION)'
 	@$(LLAMA_CPP)/bin/python -c 'import llama_cpp.server.app'
+	@touch $@
+
+.runs-lightllm:
+	@nvidia-smi >/dev/null 2>&1 || { echo "LightLLM needs an NVIDIA GPU, and there is none here: engine=transformers and engine=llama_cpp need none" >&2; exit 2; }
+	@for program in git $(LIGHTLLM_PYTHON); do command -v $$program >/dev/null || { echo "LightLLM is installed from its sources by Python 3.9, and there is no $$program in PATH: install it, or name it with LIGHTLLM_PYTHON=" >&2; exit 2; }; done
+
+$(LIGHTLLM)/.installed-$(LIGHTLLM_COMMIT): | .runs-lightllm
+	@echo "installing LightLLM $(LIGHTLLM_VERSION) from $(LIGHTLLM_SOURCE) into $(LIGHTLLM), which takes some minutes ..."
+	@$(LIGHTLLM_PYTHON) -m venv --clear $(LIGHTLLM)
+	@git clone --quiet $(LIGHTLLM_SOURCE) $(LIGHTLLM)/source && git -C $(LIGHTLLM)/source checkout --quiet $(LIGHTLLM_COMMIT)
+	@$(LIGHTLLM)/bin/python -m pip install --quiet --disable-pip-version-check --target $(LIGHTLLM)/uv uv
+	@$(LIGHTLLM_UV) --exclude-newer $(LIGHTLLM_DAY) --requirement $(LIGHTLLM)/source/requirements.txt
+	@$(LIGHTLLM_UV) --no-deps --no-build-isolation $(LIGHTLLM)/source
+	@$(LIGHTLLM)/bin/python -c 'import lightllm.server.api_server' >/dev/null 2>&1 || { echo "LightLLM's server does not start: $(LIGHTLLM)/bin/python -m lightllm.server.api_server says why" >&2; exit 1; }
 	@touch $@
 
 .installed-older:

@@ -10,17 +10,26 @@ from pathlib import Path
 import pytest
 
 from llmexp.cli.resolvers import server_python
+from llmexp.launchers.serving.engines.tgi import IMAGE
 
 ROOT = Path(__file__).parents[1]
 
 
+def program(path: Path, body: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+
+
 @pytest.fixture
 def without_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    driver = tmp_path / "bin" / "nvidia-smi"
-    driver.parent.mkdir()
-    driver.write_text("#!/bin/sh\nexit 9\n")
-    driver.chmod(0o755)
-    monkeypatch.setenv("PATH", os.pathsep.join([str(driver.parent), os.environ["PATH"]]))
+    program(tmp_path / "bin" / "nvidia-smi", "exit 9")
+    monkeypatch.setenv("PATH", os.pathsep.join([str(tmp_path / "bin"), os.environ["PATH"]]))
+
+
+@pytest.fixture
+def with_gpu(without_gpu: None, tmp_path: Path) -> None:
+    program(tmp_path / "bin" / "nvidia-smi", "exit 0")
 
 
 def make(tmp_path: Path, flags: str, *words: str) -> subprocess.CompletedProcess[str]:
@@ -80,3 +89,68 @@ def test_llama_cpp_asks_for_a_compiler_before_anything_is_made(tmp_path: Path, m
     assert made.returncode == 2
     assert made.stderr.startswith("llama.cpp is compiled here, and there is no cmake in PATH")
     assert not (tmp_path / "servers").exists()
+
+
+def test_tgi_is_an_image_whose_name_is_said_in_one_line(tmp_path: Path) -> None:
+    made = make(tmp_path, "avx2", "serve-venv", "SERVER=tgi")
+    assert made.returncode == 2
+    assert f"text-generation-inference has no package, its server is an image: docker pull {IMAGE}," in made.stderr
+    assert not (tmp_path / "servers").exists()
+
+
+def test_another_server_is_told_which_there_are(tmp_path: Path) -> None:
+    made = make(tmp_path, "avx2", "serve-venv", "SERVER=sglang")
+    assert made.returncode == 2
+    assert made.stderr.startswith(
+        "SERVER=sglang: make serve-venv makes environments for vllm, llama_cpp and lightllm\n"
+    )
+
+
+@pytest.mark.usefixtures("without_gpu")
+def test_lightllm_asks_for_a_gpu_before_anything_is_made(tmp_path: Path) -> None:
+    made = make(tmp_path, "avx2", "serve-venv", "SERVER=lightllm")
+    assert made.returncode == 2
+    assert made.stderr.startswith("LightLLM needs an NVIDIA GPU, and there is none here")
+    assert not (tmp_path / "servers").exists()
+
+
+@pytest.mark.usefixtures("with_gpu")
+def test_lightllm_asks_for_its_python_before_anything_is_made(tmp_path: Path) -> None:
+    made = make(tmp_path, "avx2", "serve-venv", "SERVER=lightllm", "LIGHTLLM_PYTHON=python3.9000")
+    assert made.returncode == 2
+    assert "there is no python3.9000 in PATH: install it, or name it with LIGHTLLM_PYTHON=" in made.stderr
+    assert not (tmp_path / "servers").exists()
+
+
+@pytest.mark.usefixtures("with_gpu")
+def test_lightllm_comes_from_a_commit_of_a_source_that_can_be_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python and uv stand in here; git and the order of the steps are what users have."""
+    source, said = tmp_path / "source", tmp_path / "said"
+    source.mkdir()
+    for step in ("init --quiet", "commit --quiet --allow-empty -m first", "commit --quiet --allow-empty -m later"):
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *step.split()], cwd=source, check=True)
+    first = subprocess.run(["git", "rev-parse", "HEAD~"], cwd=source, capture_output=True, text=True, check=True).stdout
+    interpreter = tmp_path / "servers" / "lightllm" / "bin" / "python"
+    places = (interpreter, interpreter.parents[1] / "uv" / "bin" / "uv")
+    copies = "; ".join(f'mkdir -p {place.parent}; cp "$0" {place}' for place in places)
+    program(tmp_path / "bin" / "python3.9", f'[ "$2" = venv ] && {{ {copies}; }}; echo "$@" >>{said}')
+    words = ["SERVER=lightllm", f"LIGHTLLM_SOURCE={source}", f"LIGHTLLM_COMMIT={first.strip()}"]
+    made = make(tmp_path, "avx2", "serve-venv", *words)
+    assert made.returncode == 0, made.stderr
+    cloned = interpreter.parents[1] / "source"
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=cloned, capture_output=True, text=True, check=True).stdout
+    assert head == first
+    steps = said.read_text()
+    order = [
+        "venv --clear",
+        f"--requirement {cloned}/requirements.txt",
+        "--no-deps",
+        "import lightllm.server.api_server",
+    ]
+    assert sorted(order, key=steps.index) == order
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    (tmp_path / "data" / "llmexp").mkdir(parents=True)
+    (tmp_path / "servers").rename(tmp_path / "data" / "llmexp" / "servers")
+    assert server_python("lightllm") == str(tmp_path / "data" / "llmexp" / "servers" / "lightllm" / "bin" / "python")

@@ -38,7 +38,7 @@ class LightllmEngine(ServingEngine):
     sampling_keys = ("temperature", "top_p")
     kv_tokens_told = KV_TOKENS
     modules = ("lightllm",)
-    installed_by = "install lightllm from source into its own environment, and set engine.python to its interpreter"
+    installed_by = "`make serve-venv SERVER=lightllm` installs it; or set engine.python to an interpreter that has it"
     distributions = ("lightllm", "torch", "triton", "transformers")
     knobs: ClassVar[Mapping[str, Knob]] = {
         "max_sequences": value("--running_max_req_size"),
