@@ -1,7 +1,8 @@
 """LightLLM's server, which reads the folder's weights.
 
-Its routes, flags and events are those of the sources of LightLLM 1.0.1 (July 2025); it was not started, for want of a
-GPU. It has OpenAI's completions too, whose stream names neither token ids nor counts: its own route names both.
+Its routes, flags and events are those of the sources of LightLLM 1.0.1 (July 2025); it was started without a GPU, and
+so as far as CUDA. It has OpenAI's completions too, whose stream names neither token ids nor counts: its own route names
+both.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from llmexp.serving.plan.reported_memory import ComputedBytes, ReportedMemory, R
 from llmexp.serving.plan.server_plan import MetricNames, RequestForm, ServerPlan
 
 KV_DTYPES = ("int8",)
+# By lightllm/server/api_start.py, which ends where a batch holds less than a chunk.
+CHUNK_TOKENS = 4096
 # As lightllm/server/metrics/metrics.py names them.
 METRIC_NAMES: MetricNames = {
     "running": ("lightllm_batch_current_size",),
@@ -60,6 +63,11 @@ class LightllmEngine(ServingEngine):
         knobs = served.knobs
         if not knobs.get("prefix_caching", True) and knobs.get("chunked_prefill", True):
             return "engine=lightllm: prefix_caching=false needs chunked_prefill=false too"
+        if int(knobs.get("chunked_prefill_tokens") or 0) > _batch_tokens(served):
+            return (
+                f"engine=lightllm: chunked_prefill_tokens={knobs['chunked_prefill_tokens']} is more than a batch "
+                f"holds, {_batch_tokens(served)}: set fewer, or more max_batch_tokens"
+            )
         return _unknown_kv_dtype(knobs)
 
     def reported_memory(self, served: ServingSpec) -> ReportedMemory:
@@ -75,9 +83,20 @@ class LightllmEngine(ServingEngine):
         argv = ["{python}", "-m", "lightllm.server.api_server", "--model_dir", "{folder}", "--model_name", SERVED_NAME]
         argv += ["--host", HOST, "--port", "{port}", "--nccl_port", "{inner_port}", "--eos_id", "0"]
         argv += ["--data_type", format_of(served.dtype).torch, "--max_req_total_len", str(served.positions)]
-        argv += ["--tp", str(served.devices), *self.flags(served)]
+        argv += ["--tp", str(served.devices), *_chunk(served), *self.flags(served)]
         form = RequestForm.generate_stream(token_ids=True, ignore_eos=True)
         return ServerPlan(command=Command(argv=argv), metrics="/metrics", metric_names=METRIC_NAMES, form=form)
+
+
+def _batch_tokens(served: ServingSpec) -> int:
+    return int(served.knobs.get("max_batch_tokens") or served.positions)
+
+
+def _chunk(served: ServingSpec) -> list[str]:
+    """Return a smaller chunk than the server's own where a batch does not hold that."""
+    given, room = served.knobs, _batch_tokens(served)
+    is_said = "chunked_prefill_tokens" in given or not given.get("chunked_prefill", True)
+    return [] if is_said or room >= CHUNK_TOKENS else ["--chunked_prefill_size", str(room)]
 
 
 def _unknown_kv_dtype(knobs: Mapping[str, Any]) -> str | None:

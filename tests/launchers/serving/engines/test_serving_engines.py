@@ -177,6 +177,7 @@ def test_requests_ask_for_every_adapter_in_turn() -> None:
         ("vllm", replace(SERVED, knobs={"quantization": "fp8"}), "quantization=fp8: the server has no kernel for it"),
         ("lightllm", SERVED, "needs a GPU"),
         ("lightllm", replace(GPU, knobs={"prefix_caching": False}), "prefix_caching=false needs chunked_prefill=false"),
+        ("lightllm", replace(GPU, knobs={"chunked_prefill_tokens": 545}), "is more than a batch holds, 544: set fewer"),
         (
             "lightllm",
             replace(GPU, knobs={"kv_dtype": "fp8"}),
@@ -215,6 +216,24 @@ def test_what_an_engine_cannot_do_is_a_reason(name: str, served: ServingSpec, re
 def test_what_an_engine_can_do_is_not_refused(monkeypatch: pytest.MonkeyPatch, name: str, served: ServingSpec) -> None:
     monkeypatch.setattr("llmexp.launchers.serving.engines.vllm.instruction_sets", lambda: {"avx512f"})
     assert engine(name).unsupported(served) is None
+
+
+@pytest.mark.parametrize(
+    ("knobs", "positions", "chunk"),
+    [
+        ({}, 544, "544"),
+        ({}, 8192, None),
+        ({"max_batch_tokens": 2048}, 8192, "2048"),
+        ({"max_batch_tokens": 8192}, 544, None),
+        ({"chunked_prefill_tokens": 256}, 544, "256"),
+        ({"chunked_prefill": False}, 544, None),
+    ],
+)
+def test_a_batch_of_lightllm_holds_a_chunk(knobs: dict[str, int], positions: int, chunk: str | None) -> None:
+    """Its server ends otherwise; without a word it cuts prompts into chunks of 4096 tokens."""
+    words = server_words("lightllm", replace(GPU, knobs=knobs, positions=positions))
+    flag = "--chunked_prefill_size"
+    assert [words[at + 1] for at, word in enumerate(words) if word == flag] == ([chunk] if chunk else [])
 
 
 def test_a_command_without_a_port_is_refused() -> None:
