@@ -85,7 +85,9 @@ def picture(judged: Sequence[Judged], path: Path) -> None:
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_minor_formatter(NullFormatter())
         axes.set_title(one.name.replace(", ", ",\n", 1).replace(" and two", "\nand two"), fontsize=10)
-        axes.legend(fontsize=8, frameon=False)
+        # The last panel has the most cards, and room to its right.
+        beside = {"loc": "upper left", "bbox_to_anchor": (1.02, 1.0)} if len(set(names)) > len(_COLORS) else {}
+        axes.legend(fontsize=8, frameon=False, **beside)
     figure.savefig(path, dpi=80, metadata={"Software": None})
 
 
