@@ -25,6 +25,8 @@ class WhatRan(TypedDict, total=False):
     """The type that matrix products were computed in."""
     linears: str
     """The type that linear layers multiplied in where it is not that of the parameters, with the products seen."""
+    rounded_weights: str
+    """What forward rounded matrices to with precision.qat, and how many."""
     attention_implementation: str | None
     norm_implementation: str
     experts_implementation: str | None
