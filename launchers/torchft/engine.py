@@ -44,6 +44,7 @@ class TorchFtEngine(TrainingEngine):
         """Say what replicas that die do not have here: anything but whole models that each hold all of the state."""
         lacks = (
             _beyond_replicas(techniques)
+            or ("precision.qat has not been tried with it: leave that out" if config.precision.qat else "")
             or _other_dtypes(config)
             or _other_window(config)
             or _other_optimizer(config)

@@ -16,6 +16,7 @@ from llmexp.training.short_run import pilot
 
 FP32 = {"name": "fp32", "parameters": "fp32", "gradients": "fp32", "master": "fp32", "moments": "fp32"}
 BF16 = dict.fromkeys(FP32, "bf16") | {"name": "bf16_pure"}
+ROUNDED = FP32 | {"qat": "int4", "qat_group_size": 8}
 MIXED = BF16 | {"name": "bf16_mixed", "master": "fp32", "moments": "fp32"}
 
 
@@ -69,6 +70,7 @@ def test_one_replica_alone_is_refused(torchft_plan: Callable[..., TrainingPlan])
         ("Q", {}, "engine=torchft: each replica holds all of the training state as it is: leave Q and QL out"),
         ("C", {}, "engine=torchft: each replica holds all of the training state as it is: leave C out"),
         ("Naive", {"precision": MIXED}, "engine=torchft: precision=bf16_mixed has several dtypes of state"),
+        ("Naive", {"precision": ROUNDED}, "engine=torchft: precision.qat has not been tried with it: leave that out"),
         ("Naive", {"optimizer__clip_norm": 1.0}, "optimizer.clip_norm"),
         ("Naive", {"measure__duration_s": 3.0}, "engine=torchft: steps end its window"),
     ],
