@@ -1,8 +1,8 @@
 """Half-quadratic quantization: real zero points by which few weights are far off, without any text.
 
 Badri and Shaji, "Half-Quadratic Quantization of Large Machine Learning Models", 2023, and the values and the order of
-steps of their library hqq 0.2.8: the sum of |error|^0.7 is made small by turns, over the errors that may stay and over
-the zero point, with a scale that stays.
+steps of their library hqq 0.2.8, without the bound on its scales, which fp16 needs: the sum of |error|^0.7 is made
+small by turns, over the errors that may stay and over the zero point, with a scale that stays.
 """
 
 from __future__ import annotations

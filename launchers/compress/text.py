@@ -61,8 +61,8 @@ def split_text(text: CalibrationText, seed: int, vocabulary: int, key: str = "te
     calibration = list(islice(_sequences(documents, text.seq_len, reads), text.calibration_sequences))
     if len(held_out) < text.held_out_documents or len(calibration) < text.calibration_sequences:
         raise ConfigError(
-            f"{key} hold {len(held_out)} held-out documents and then {len(calibration)} sequences of "
-            f"{text.seq_len} tokens: ask for no more, or name more files"
+            f"{key}: {len(held_out)} held-out documents and then {len(calibration)} sequences of {text.seq_len} tokens "
+            "are there: name more files, or set text.held_out_documents and text.calibration_sequences to no more"
         )
     return SplitText(calibration, held_out)
 

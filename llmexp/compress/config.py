@@ -198,8 +198,8 @@ class Prune(Tagged):
     recovery_domains: dict[str, Names] = Field(
         default_factory=dict,
         description=(
-            "files, folders or globs of each domain that recovery reads in place of the calibration text; 8 documents "
-            "of each are held out"
+            "files, folders or globs of each domain that recovery reads in place of the calibration text, with as many "
+            "sequences; 8 documents of each are held out"
         ),
     )
     recovery_shares_every: Steps = Field(
@@ -234,7 +234,14 @@ class Prune(Tagged):
                 f"{names or 'none'}"
             )
         if not self.recovery_domains:
+            if "recovery_shares_every" in self.model_fields_set and self.recovery_shares_every != 10:
+                raise ValueError(
+                    f"compress.recovery_shares_every={self.recovery_shares_every}: only compress.recovery_domains has "
+                    "shares: leave it out"
+                )
             return self
+        if empty := next((name for name, patterns in self.recovery_domains.items() if not patterns), None):
+            raise ValueError(f"compress.recovery_domains.{empty}=[]: name files, folders or globs")
         if len(self.recovery_domains) == 1 or self.recovery == "none":
             raise ValueError(
                 f"compress.recovery_domains={names}: recovery mixes two domains or more: name another, and set "

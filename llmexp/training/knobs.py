@@ -270,14 +270,14 @@ def linears_limit(
     scaling, lacking = config.precision.scaling, "multiplies in precision.parameters alone"
     if by_transformer_engine(config):
         lacking = "needs transformer_engine, whose layers llmexp plans and does not run"
+    dense = shape is not None and not shape.num_experts
+    other = "engine=torch, or " * (dense and scaling in TORCHAO)
     why = {
-        f"engine={engine.name} {lacking}: set engine=torch, or precision=bf16_mixed or bf16_pure": wanted
-        not in engine.linears,
+        f"engine={engine.name} {lacking}: set {other}precision=bf16_mixed or bf16_pure": wanted not in engine.linears,
         f"precision.scaling={scaling} is TransformerEngine's: choices are {', '.join(TORCHAO)}": scaling not in TORCHAO,
         "it converts linear layers that train: leave L, QL, P and Q out": techniques.adapter or techniques.quantization,
         "it has not been tried with pipeline stages: set parallelism.pp=1": dims.pp > 1,
-        f"it converts linear layers of dense models like Llama, not those of model={name}": shape is None
-        or shape.num_experts,
+        f"it converts linear layers of dense models like Llama, not those of model={name}": not dense,
         f"it multiplies matrices whose sides {MULTIPLE} divides, and {odd} of model={name} is another": odd,
     }
     reason = next((reason for reason, holds in why.items() if holds), None)
@@ -289,10 +289,8 @@ def qat_limit(config: TrainingConfig, engine: TrainingEngine, techniques: Techni
     precision, shape, name = config.precision, shape_of(config.model), config.model.name
     if precision.qat is None:
         return None
-    group, cut = (
-        precision.qat_group_size,
-        next((name for name, size in dims.degrees.items() if size > 1 and name != "dp"), None),
-    )
+    group = precision.qat_group_size
+    cut = next((degree for degree, size in dims.degrees.items() if size > 1 and degree != "dp"), None)
     sides = shape.matrices.items() if shape else ()
     odd = next((f"{matrix}, {inputs} wide" for matrix, (inputs, _) in sides if inputs % group), None)
     why = {

@@ -68,6 +68,12 @@ class LightllmEngine(ServingEngine):
                 f"engine=lightllm: chunked_prefill_tokens={knobs['chunked_prefill_tokens']} is more than a batch "
                 f"holds, {_batch_tokens(served)}: set fewer, or more max_batch_tokens"
             )
+        holds = _batch_tokens(served)
+        if not knobs.get("chunked_prefill", True) and holds < served.positions:
+            return (
+                f"engine=lightllm: chunked_prefill=false reads prompts whole, and a batch holds {holds} of "
+                f"{served.positions} positions: set max_batch_tokens to as many"
+            )
         return _unknown_kv_dtype(knobs)
 
     def reported_memory(self, served: ServingSpec) -> ReportedMemory:

@@ -101,8 +101,8 @@ class PrecisionConfig(Section):
     qat: Literal["int2", "int3", "int4", "int8"] | None = Field(
         None,
         description=(
-            "what forward rounds the decoder layers' matrices to; their gradients pass as if nothing was rounded "
-            "(quantization-aware training); None: nothing"
+            "what forward rounds the decoder layers' matrices to; gradients pass as if nothing was rounded, except to "
+            "weights beyond the largest code (quantization-aware training); None: nothing"
         ),
     )
     qat_group_size: PositiveInt = Field(128, description="weights of a row that share a scale with precision.qat")

@@ -52,11 +52,15 @@ def delta_net(mixer: GatedDeltaNet, batch: Sequences) -> MixerBytes:
     # Keys and queries are repeated for every head of values.
     keys = mixer.value_heads * mixer.key_dim
     element, tokens = batch.element, batch.filled(DELTA_CHUNK)
-    # Queries and keys before their norms, keys, and both and k_cumdecay as products read them.
-    of_keys = 8 if batch.converted else 12
+    # Queries and keys before their norms, and what the gated norm of the result multiplies, fill no chunk.
+    before = 2 * keys + (3 * values if batch.converted else 0)
+    # Keys, and both and k_cumdecay as products read them; values, and what is new in them before and after the scan.
+    # Where fp32 takes no copies and nothing is filled up, products make four.
+    in_order = batch.converted or bool(batch.seq_len % DELTA_CHUNK)
+    of_keys, of_values = 6 if in_order else 10, 3 if batch.converted else 6
     scores, states = 5 * heads * DELTA_CHUNK, keys * mixer.value_dim / DELTA_CHUNK
-    in_fp32 = of_keys * keys + 6 * values + scores + states + 9 * heads
-    of_chunks = FP32 * in_fp32 * tokens
+    in_fp32 = of_keys * keys + of_values * values + scores + states + 9 * heads
+    of_chunks = FP32 * (in_fp32 * tokens + before * batch.tokens)
     # With a head of keys for each of values, the gate is a view of one product with all of them.
     viewed = mixer.channels * (mixer.key_heads == heads and not batch.converted)
     narrow = (mixer.hidden + mixer.channels + 3 * values + heads + viewed) * element * batch.tokens
@@ -71,12 +75,14 @@ def mamba2(mixer: Mamba2, batch: Sequences) -> MixerBytes:
     scores = 3 * mixer.heads * mixer.chunk
     # Products read copies of B and C, which every head repeats, unless there is a single chunk.
     copied = 5 if batch.count * chunks > 1 else 3
-    in_fp32 = scores + copied * states + (10 if batch.converted else 8) * inner + (3 + batch.converted) * mixer.heads
+    in_fp32 = scores + copied * states + 5 * inner + (3 + batch.converted) * mixer.heads
+    # The scan's inputs before they are filled up, and what the gated norm of its result multiplies.
+    before = (5 if batch.converted else 3) * inner
     between = mixer.heads * ((2 * chunks + 1) * mixer.head_dim * mixer.state + (chunks + 1) ** 2) * batch.count
     # In fp32 the scan's inputs are a view of what the convolution gives, which all stays.
     whole = inner + mixer.channels + mixer.heads + (0 if batch.converted else mixer.channels)
     narrow = (mixer.hidden + inner + whole + 2 * mixer.heads) * element * batch.tokens
-    made = FP32 * (in_fp32 * tokens + between) + narrow
+    made = FP32 * (in_fp32 * tokens + before * batch.tokens + between) + narrow
     passing = FP32 * (mixer.heads * mixer.chunk + states) * tokens
     return MixerBytes(made + _convolved(mixer, batch), passing)
 

@@ -137,10 +137,12 @@ class TrainingPlan(RunPlan):
         degrees = "x".join(str(self.dims.degrees[name]) for name in WITH_RANKS)
         groups = ("task", "engine", "hardware", "precision", "optimizer")
         names = {group: getattr(config, group).name for group in groups} | {"degrees": degrees}
+        precision = config.precision
         more = {
             "kernels": config.kernels.model_dump(mode="json", exclude_defaults=True),
             "memory": config.memory.model_dump(mode="json", exclude_defaults=True),
-            "qat": config.precision.qat,
+            "fp8": precision.linears and precision.scaling,
+            "qat": precision.qat,
             "options": config.engine.options,
         }
         return names | {name: json.dumps(value, sort_keys=True) for name, value in more.items() if value}

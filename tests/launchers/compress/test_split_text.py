@@ -61,7 +61,7 @@ def test_overlap_is_the_share_of_windows_that_calibration_has_too(tmp_path: Path
 
 def test_too_few_documents_are_told_in_a_line(tmp_path: Path) -> None:
     folder = _files(tmp_path, [_letters(number) for number in range(3)])
-    with pytest.raises(ConfigError, match="hold 2 held-out documents and then 3 sequences of 32 tokens"):
+    with pytest.raises(ConfigError, match=": 2 held-out documents and then 3 sequences of 32 tokens"):
         split_text(_text(folder), 0, 257)
 
 

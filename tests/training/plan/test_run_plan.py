@@ -40,12 +40,18 @@ def test_the_id_ignores_where_and_how_a_run_is_recorded(words, plan):
         ["optimizer=muon", "method=F"],
         ["kernels.chunked_loss=true"],
         ["memory.activation_offload=true"],
+        ["engine=torch", "precision.linears=fp8"],
         ["engine=torch", "precision.qat=int4", "model.intermediate_size=384"],
         ["+engine.options.zero_optimization.reduce_bucket_size=5000000"],
     ],
 )
 def test_runs_that_take_another_time_are_not_alike(words, plan):
     assert plan("method=F", *words).duration_key != plan("method=F").duration_key
+
+
+def test_recipes_of_fp8_are_not_alike(plan):
+    words = ("engine=torch", "precision=fp8", "model.intermediate_size=384", "method=F")
+    assert plan(*words).duration_key != plan(*words, "precision.scaling=rowwise").duration_key
 
 
 def test_runs_of_other_lengths_are_alike(plan):

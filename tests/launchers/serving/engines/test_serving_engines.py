@@ -180,6 +180,11 @@ def test_requests_ask_for_every_adapter_in_turn() -> None:
         ("lightllm", replace(GPU, knobs={"chunked_prefill_tokens": 545}), "is more than a batch holds, 544: set fewer"),
         (
             "lightllm",
+            replace(GPU, knobs={"chunked_prefill": False, "max_batch_tokens": 100}),
+            "a batch holds 100 of 544 positions: set max_batch_tokens to as many",
+        ),
+        (
+            "lightllm",
             replace(GPU, knobs={"kv_dtype": "fp8"}),
             "not support kv_dtype=fp8 for these models: choices are int8",
         ),
