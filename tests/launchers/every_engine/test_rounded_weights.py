@@ -52,6 +52,6 @@ def test_losses_and_norms_are_those_of_one_process(on_ranks, expected, engine: s
     losses = [sum(both) / 2 for both in zip(*(rank["loss"] for rank in ranks), strict=True)]
     assert losses[0] == pytest.approx(alone["loss"][0], rel=1e-6)
     assert losses[0] != pytest.approx(plain["loss"][0], rel=1e-4)
-    assert losses == pytest.approx(alone["loss"], rel=5e-3)
+    assert losses == pytest.approx(alone["loss"], rel=2e-2)
     for rank in ranks:
         assert rank["gradient_norm"][0] == pytest.approx(alone["gradient_norm"][0], rel=1e-5)
