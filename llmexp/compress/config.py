@@ -234,7 +234,7 @@ class Prune(Tagged):
                 f"{names or 'none'}"
             )
         if not self.recovery_domains:
-            if "recovery_shares_every" in self.model_fields_set and self.recovery_shares_every != 10:
+            if self.recovery_shares_every != type(self).model_fields["recovery_shares_every"].get_default():
                 raise ValueError(
                     f"compress.recovery_shares_every={self.recovery_shares_every}: only compress.recovery_domains has "
                     "shares: leave it out"

@@ -21,16 +21,11 @@ from llmexp.training.engine import TrainingEngine
 from llmexp.training.knobs import (
     chunked_loss_limit,
     degrees_limit,
-    dtype_limit,
     flash_limit,
     fused_accumulation_limit,
     fused_projections_limit,
     liger_limit,
-    linears_limit,
-    loss_scale_limit,
-    qat_limit,
     schedule_limit,
-    tf32_limit,
     update_limit,
     window_limit,
 )
@@ -50,6 +45,13 @@ from llmexp.training.plan.rate_schedule import check_schedule
 from llmexp.training.plan.share import shares_of
 from llmexp.training.plan.tokens import with_steps_of_budget
 from llmexp.training.plan.training_plan import AtomChange, TrainingPlan
+from llmexp.training.precision_limits import (
+    dtype_limit,
+    linears_limit,
+    loss_scale_limit,
+    qat_limit,
+    tf32_limit,
+)
 from llmexp.training.predict import predict
 
 

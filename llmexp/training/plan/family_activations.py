@@ -20,7 +20,7 @@ from llmexp.training.plan.atom_shares import RECOMPUTATION
 from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.kept_by_family import FAMILIES, KeptByFamily
 from llmexp.training.plan.share import Share, shares_of
-from llmexp.training.plan.state_activations import MixerBytes, Sequences, delta_net, mamba2
+from llmexp.training.plan.state_activations import MixerBytes, PassSizes, delta_net, mamba2
 
 INDEX = 8
 # Of the experts that a token is sent to: the choice, its order, the tokens' places and the experts in that order.
@@ -174,7 +174,7 @@ class FamilyFormula:
 
     def _state(self, mixer: parts.Mixer) -> MixerBytes | None:
         """Return the bytes of a mixer that has a state instead of attention."""
-        batch = Sequences(self.micro, self.config.data.seq_len, self.element)
+        batch = PassSizes(self.micro, self.config.data.seq_len, self.element)
         if isinstance(mixer, mixers.GatedDeltaNet):
             return delta_net(mixer, batch)
         return mamba2(mixer, batch) if isinstance(mixer, mixers.Mamba2) else None

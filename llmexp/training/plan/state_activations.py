@@ -16,7 +16,7 @@ DELTA_CHUNK = 64
 
 
 @dataclass(frozen=True)
-class Sequences:
+class PassSizes:
     """A micro batch on one rank, and the bytes of an element in the parameters' dtype."""
 
     count: int
@@ -46,7 +46,7 @@ class MixerBytes:
     passing: float
 
 
-def delta_net(mixer: GatedDeltaNet, batch: Sequences) -> MixerBytes:
+def delta_net(mixer: GatedDeltaNet, batch: PassSizes) -> MixerBytes:
     """Return the bytes of a gated delta net."""
     heads, values = mixer.value_heads, mixer.value_heads * mixer.value_dim
     # Keys and queries are repeated for every head of values.
@@ -68,7 +68,7 @@ def delta_net(mixer: GatedDeltaNet, batch: Sequences) -> MixerBytes:
     return MixerBytes(of_chunks + narrow + _convolved(mixer, batch), passing)
 
 
-def mamba2(mixer: Mamba2, batch: Sequences) -> MixerBytes:
+def mamba2(mixer: Mamba2, batch: PassSizes) -> MixerBytes:
     """Return the bytes of a Mamba-2 layer's mixer."""
     inner, states, element = mixer.inner, mixer.heads * mixer.state, batch.element
     chunks, tokens = ceil(batch.seq_len / mixer.chunk), batch.filled(mixer.chunk)
@@ -87,6 +87,6 @@ def mamba2(mixer: Mamba2, batch: Sequences) -> MixerBytes:
     return MixerBytes(made + _convolved(mixer, batch), passing)
 
 
-def _convolved(mixer: GatedDeltaNet | Mamba2, batch: Sequences) -> int:
+def _convolved(mixer: GatedDeltaNet | Mamba2, batch: PassSizes) -> int:
     """Return the bytes of a convolution's result, with the rest that is cut off at the end of each sequence."""
     return mixer.channels * (batch.seq_len + mixer.kernel - 1) * batch.count * batch.element

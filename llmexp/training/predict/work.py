@@ -16,7 +16,7 @@ from llmexp.training.plan.trained import Trained
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.predict.bubble import bubble_share
 from llmexp.training.predict.engine_fp8 import engine_fp8_of
-from llmexp.training.predict.fp8_work import fp8_work_of
+from llmexp.training.predict.fp8_work import Fp8Work, fp8_work_of
 from llmexp.training.predict.layers import Layers, layers_of, slowest_stage
 from llmexp.training.predict.state import state_of
 from llmexp.training.predict.traffic import traffic_of
@@ -138,11 +138,7 @@ def work_of(plan: TrainingPlan) -> Work:
     flash, zero, engine = techniques.flash_attention, techniques.zero_stage, config.engine.name
     state, traffic = state_of(plan, layers, trained), traffic_of(plan, layers, tokens, stage.share)
     counted = by_transformer_engine(config)
-    fp8 = (
-        engine_fp8_of(plan, layers, tokens, trains=trained.matrices_train)
-        if counted
-        else fp8_work_of(plan, layers, tokens)
-    )
+    fp8 = _fp8_of(plan, layers, tokens, trains=trained.matrices_train)
     return Work(
         passes=float(plan.batch.accumulation),
         bubble=bubble_share(dims, plan.batch.accumulation),
@@ -186,6 +182,13 @@ def work_of(plan: TrainingPlan) -> Work:
         host_parameters=state.on_host,
         fetched_parameters=float(layers.parameters) if techniques.offload_parameters else 0.0,
     )
+
+
+def _fp8_of(plan: TrainingPlan, layers: Layers, tokens: float, *, trains: bool) -> Fp8Work:
+    """Return the work in fp8 by the library that multiplies; nothing where none does."""
+    if by_transformer_engine(plan.config):
+        return engine_fp8_of(plan, layers, tokens, trains=trains)
+    return fp8_work_of(plan, layers, tokens)
 
 
 def _moved_elements(layers: Layers, tokens: float) -> float:
