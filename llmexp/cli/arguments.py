@@ -44,6 +44,9 @@ OUTPUTS = "outputs"
 # These are the values of Hydra's --info.
 INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 
+# Flags whose values have other names: `for` is a word of Python.
+_FLAGS = {"training_budget": "for"}
+
 
 class Parser(argparse.ArgumentParser):
     """An ArgumentParser whose errors are ConfigErrors."""
@@ -137,6 +140,14 @@ def one_run(path: Path) -> RunFolder:
     if len(runs) > 1:
         raise ConfigError(f"{path} holds {len(runs)} runs: name one of them, such as {runs[0].path}")
     return runs[0]
+
+
+def refuse_flags(args: argparse.Namespace, dests: Sequence[str], command: str) -> None:
+    """Raise ConfigError for the first flag of these names in `args` that was given."""
+    for dest in dests:
+        if getattr(args, dest):
+            flag = _FLAGS.get(dest, dest.replace("_", "-"))
+            raise ConfigError(f"--{flag} does not go with {command}")
 
 
 def share(text: str) -> float:

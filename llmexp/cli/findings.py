@@ -8,8 +8,7 @@ from pathlib import Path
 
 from llmexp.answers.claims import claims_decided
 from llmexp.answers.versioned import line
-from llmexp.cli.arguments import OUTPUTS, runs_in
-from llmexp.errors import ConfigError
+from llmexp.cli.arguments import OUTPUTS, refuse_flags, runs_in
 from llmexp.method import atom_codes
 from llmexp.record.reading import plain
 from llmexp.record.redact import redact
@@ -22,14 +21,25 @@ from llmexp.report.screen import as_table, console, write
 from llmexp.report.table import Report, build_report
 from llmexp.report.text import table_lines
 
+_NOT_HERE = (
+    "largest_batch",
+    "sort",
+    "training_budget",
+    "explain",
+    "into",
+    "figure",
+    "style",
+    "html",
+    "open",
+    "setup",
+    "missing",
+    "loss",
+)
+
 
 def show_findings(args: Namespace, words: Sequence[str]) -> int:
     """Print a table of claims for each reference. Raises ConfigError for flags that belong to the table of runs."""
-    for flag in ("largest_batch", "into", "figure", "style", "html", "open", "setup", "missing", "loss"):
-        if getattr(args, flag):
-            raise ConfigError(
-                f"--{flag.replace('_', '-')} does not go with llmexp report findings, which takes --claims and --format"
-            )
+    refuse_flags(args, _NOT_HERE, "llmexp report findings, which takes --claims and --format")
     known = [(reference, rows) for reference in references() if (rows := reference.claim_rows())]
     published = tuple(row for _, rows in known for row in rows)
     own = own_claims(args.claims, atom_codes(), published) if args.claims else ()

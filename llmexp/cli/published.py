@@ -8,7 +8,7 @@ from pathlib import Path
 
 from llmexp.answers.tables import tables_filled
 from llmexp.answers.versioned import line
-from llmexp.cli.arguments import OUTPUTS, runs_in
+from llmexp.cli.arguments import OUTPUTS, refuse_flags, runs_in
 from llmexp.cli.pages import write_page
 from llmexp.errors import ConfigError
 from llmexp.report.references.page import views_page
@@ -18,17 +18,12 @@ from llmexp.report.references.view import View
 from llmexp.report.screen import console, write
 from llmexp.report.table import Report, build_report
 
-_NOT_HERE = ("largest_batch", "figure", "style", "setup", "claims", "loss")
+_NOT_HERE = ("largest_batch", "sort", "training_budget", "explain", "figure", "style", "setup", "claims", "loss")
 
 
 def show_published(reference: Reference, args: Namespace, words: Sequence[str]) -> int:
     """Print or write the tables. Raises ConfigError where there is nothing to show, or for flags of other reports."""
-    for flag in _NOT_HERE:
-        if getattr(args, flag):
-            raise ConfigError(
-                f"--{flag.replace('_', '-')} does not go with llmexp report {reference.name}, which takes --format, "
-                f"--html, …"
-            )
+    refuse_flags(args, _NOT_HERE, f"llmexp report {reference.name}, which takes --format, --html, …")
     _refuse_numbers(reference, words)
     names = [name for word in words if (name := reference.view_named(word))]
     report = _report(reference, [Path(word) for word in words if not reference.view_named(word)], bool(names))

@@ -27,6 +27,8 @@ def sweep(make_run) -> str:
         (("--loss", "-1"), "--loss -1: must be a finite number of nats above 0"),
         (("findings", "--loss", "2"), "--loss does not go with llmexp report findings"),
         (("paper", "--loss", "2"), "--loss does not go with llmexp report paper"),
+        (("findings", "--sort", "tokens_per_s"), "--sort does not go with llmexp report findings"),
+        (("paper", "--for", "tokens=1e9"), "--for does not go with llmexp report paper"),
     ],
 )
 def test_a_wrong_word_is_answered_in_one_line_with_the_choices(words, said, sweep, llmexp) -> None:
