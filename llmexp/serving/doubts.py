@@ -73,7 +73,9 @@ def _client(point: LoadPoint, repeat: ServingRepeat) -> Iterator[str]:
         return
     times_s = latencies(whole)
     for name, own_s in (("ttft", floor.ttft_p50_s), ("end_to_end", floor.end_to_end_p50_s)):
-        found_s = percentile(times_s[name], 50) if times_s[name] else 0.0
+        if not times_s[name]:
+            continue
+        found_s = percentile(times_s[name], 50)
         if own_s > CLIENTS_SHARE * found_s:
             words = {"ttft": "time to first token", "end_to_end": "end-to-end latency"}[name]
             share = f"{rounded(own_s * 1e3)} of {rounded(found_s * 1e3)} ms"

@@ -96,6 +96,8 @@ class ServingSpec:
     """The server is started so that its profiler can be used."""
     answers: int = 1
     """How many answers a request asks for."""
+    beams: int = 1
+    """How many beams a request has searched."""
     elsewhere: bool = False
     """Its interpreter is that of another environment, in which llmexp need not be."""
     is_running: bool = False
@@ -193,6 +195,9 @@ class ServingEngine(Engine[ServingRunConfig]):
     sampling_keys: ClassVar[tuple[str, ...]] = ("temperature", "top_p", "seed")
     """What requests may say of how tokens are drawn; empty for a server that takes the likeliest whatever they say."""
 
+    searches_beams: ClassVar[bool] = False
+    """Requests may have beams searched, as vLLM's server takes them."""
+
     reads_int4: ClassVar[bool] = False
     """It reads weights in the formats of GPTQ and AWQ."""
     draws_own: ClassVar[bool] = False
@@ -213,6 +218,8 @@ class ServingEngine(Engine[ServingRunConfig]):
             return f"serve.profile=true: llmexp knows no profiler of {whose}; {PROFILED} have one"
         if served.samples and not self.sampling_keys:
             return f"engine={self.name} takes the likeliest token whatever is asked: leave serve.sampling out"
+        if served.beams > 1 and not self.searches_beams:
+            return f"engine={self.name} has no beam search here: leave serve.sampling.beams out"
         if served.answers > 1 and "n" not in self.sampling_keys:
             return f"engine={self.name} streams one answer to a prompt here: leave serve.sampling.n out"
         return None if served.is_running else self._lacks(served) or self.cannot(served)
@@ -278,7 +285,12 @@ class ServingEngine(Engine[ServingRunConfig]):
         return None if config.serve.address else ServerSoftware(config.engine.python, self.modules, self.installed_by)
 
     def drawn_by(self, sampling: Sampling) -> dict[str, Any]:
-        """Return the keys of a request whose tokens are drawn; a top_p or an n of 1 is left out, as TGI wants it."""
+        """Return the keys of a request whose tokens are drawn; a top_p or an n of 1 is left out, as TGI wants it.
+
+        Beams are asked for as vLLM's server has them, which does not stream what it searches.
+        """
+        if sampling.beams > 1:
+            return {"use_beam_search": True, "n": sampling.beams, "stream": False, "stream_options": None}
         asked = {"temperature": sampling.temperature, "top_p": sampling.top_p, "n": sampling.n, "seed": SEED}
         needless = {key for key in ("top_p", "n") if asked[key] == 1}
         return {key: asked[key] for key in self.sampling_keys if key not in needless}

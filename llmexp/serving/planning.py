@@ -150,6 +150,7 @@ def served_of(config: ServingRunConfig) -> ServingSpec:
         adapters=serve.adapters,
         samples=serve.sampling is not None,
         answers=serve.answers,
+        beams=serve.beams,
         seed=config.seed,
         is_checkpoint=is_checkpoint,
         own_weights=not is_checkpoint and _draws_own(config, weight_bytes(model, dtype)),

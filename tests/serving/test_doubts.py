@@ -29,6 +29,11 @@ def test_a_client_that_takes_a_twentieth_of_a_latency_is_named() -> None:
     ]
 
 
+def test_answers_that_are_not_streamed_have_no_first_token_to_doubt() -> None:
+    whole = repeat(*(answer(index, chunk_us=[]) for index in range(2)), floors=[floor(end_to_end_p50_s=0.09)])
+    assert not [doubt.words for doubt in doubts(PLAN, whole) if "first token" in doubt.words]
+
+
 def test_a_client_that_hardly_sends_faster_is_named() -> None:
     slow = repeat(answer(0), answer(1), floors=[floor(requests_per_s=10.0)])
     (said,) = doubts(PLAN, slow)

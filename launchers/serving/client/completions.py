@@ -1,4 +1,4 @@
-"""A request for a completion as its server wants it, and what the streamed answer says, event by event."""
+"""A request for a completion as its server wants it, and what the answer says, event by event or whole."""
 
 from __future__ import annotations
 
@@ -61,12 +61,23 @@ def read_completion(data: bytes) -> Piece:
     event = _decode(data)
     if event.error or event.object == "error":
         return Piece(problem=_error(event))
-    first, usage = event.choices[0] if event.choices else _Choice(), event.usage
-    logprobs = first.told if first.logprobs else None
+    return _said(event.choices[0] if event.choices else _Choice(), event.usage)
+
+
+def read_answers(data: bytes) -> list[Piece]:
+    """Return each answer of a whole /v1/completions; raises ValueError or msgspec's own error where it is none."""
+    event = _decode(data)
+    if event.error or event.object == "error":
+        return [Piece(problem=_error(event))]
+    return [_said(choice, event.usage) for choice in event.choices or ()]
+
+
+def _said(choice: _Choice, usage: _Usage | None) -> Piece:
+    logprobs = choice.told if choice.logprobs else None
     if usage is None:
-        return Piece(first.text, first.token_ids, first.finish_reason, logprobs=logprobs, answer=first.index)
+        return Piece(choice.text, choice.token_ids, choice.finish_reason, logprobs=logprobs, answer=choice.index)
     counts = usage.prompt_tokens, usage.completion_tokens
-    return Piece(first.text, first.token_ids, first.finish_reason, *counts, logprobs=logprobs, answer=first.index)
+    return Piece(choice.text, choice.token_ids, choice.finish_reason, *counts, logprobs=logprobs, answer=choice.index)
 
 
 # By the name that a form has for its server's events.
@@ -97,11 +108,11 @@ def _filled(value: Any, own: Mapping[str, Any]) -> Any:
 
 
 class Completion:
-    """Takes in a streamed answer: when its chunks came, and what they said."""
+    """Takes in an answer: what it said, and when its chunks came; what is not streamed has no such times."""
 
     def __init__(self, form: RequestForm) -> None:
         self._read, self._is_words, self._answers_asked = READERS[form.events], form.words, form.answers
-        self._events = EventReader()
+        self._events, self._whole = EventReader(), None if form.streams else bytearray()
         self._quoted = b""
         self._any = self._is_done = False
         self.status: int | None = None
@@ -129,10 +140,12 @@ class Completion:
         self.status = status
 
     def body(self, data: bytes, at_s: float) -> None:
-        """Take bytes of the stream; what comes after [DONE] or a problem is not read."""
+        """Take bytes of the answer; what comes after a stream's [DONE] or a problem is not read."""
+        if self._whole is not None:
+            self._whole += data
         if not self._any and len(self._quoted) < QUOTED_BYTES:
             self._quoted += data[:QUOTED_BYTES]
-        if self.status != 200 or self._is_done or self.problem:
+        if self.status != 200 or self._is_done or self.problem or self._whole is not None:
             return
         try:
             self._take(self._events.feed(data), at_s)
@@ -143,12 +156,30 @@ class Completion:
         """Say that the answer ended as HTTP has it; whether it is whole decides its content."""
         if self.status != 200:
             self.problem = f"HTTP status {self.status}: {self._quote()}"
+        elif self._whole is not None:
+            self._take_whole(bytes(self._whole))
         elif not self.problem and not self._is_done:
             self._take(self._events.finish(), at_s)
         if not self.problem and not self._any:
             self.problem = f"the answer is not an event stream: {self._quote()}"
         if not self.problem and not (self._is_done or self.finish_reason):
             self.problem = "the stream ended before its last token"
+
+    def _take_whole(self, data: bytes) -> None:
+        """Take the answers that came together, at no time of their own."""
+        try:
+            pieces = read_answers(data)
+        except (ValueError, msgspec.MsgspecError):
+            pieces = [Piece(problem=f"the answer is no completion: {_line(data)}")]
+        self._any = self._is_done = True
+        for piece in pieces:
+            self._keep(piece)
+            self._keep_end(piece)
+
+    def _keep(self, piece: Piece) -> None:
+        self.texts.append(piece.text or "")
+        self.ids.append(piece.token_ids or ())
+        self.answers.append(piece.answer)
 
     def _take(self, events: list[bytes], at_s: float) -> None:
         for data in events:
@@ -165,9 +196,7 @@ class Completion:
             # One that shows nothing, because it only opens or ends the stream, is no token.
             if piece.text or piece.token_ids:
                 self.times_s.append(at_s)
-                self.texts.append(piece.text or "")
-                self.ids.append(piece.token_ids or ())
-                self.answers.append(piece.answer)
+                self._keep(piece)
             if piece.logprobs:
                 self.logprobs += piece.logprobs
             self._keep_end(piece)
@@ -208,8 +237,8 @@ class Completion:
             sent_s=None if self.sent_s is None else self.sent_s - origin_s,
             first_byte_s=None if self.first_byte_s is None else self.first_byte_s - origin_s,
             chunk_us=gaps_us(self.times_s, since_s),
-            chunk_tokens=None if ids is None else [len(each) for each in ids],
-            chunk_answers=self.answers if any(self.answers) else None,
+            chunk_tokens=[len(each) for each in ids] if ids is not None and self.times_s else None,
+            chunk_answers=self.answers if any(self.answers) and self.times_s else None,
             status=self.status,
             asked_prompt_tokens=asked[0],
             asked_output_tokens=asked[1] * self._answers_asked,

@@ -84,6 +84,8 @@ _ON_A_GPU = {
 _AS_ON_A_CPU = {"kv_dtype": ("auto", "fp8"), "quantization": INT4}
 # For which it has room for adapters; one of a rank between takes the next.
 _RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+# So many of the likeliest tokens it tells unasked.
+_LOGPROBS = 20
 # Those of vLLM 0.32's attention on a CPU; with another the server starts, and ends at the first request.
 _HEADS_ON_A_CPU = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
 
@@ -120,7 +122,7 @@ class VllmEngine(ServingEngine):
     form_knobs = ("scheduling",)
     draws_own = reads_int4 = True
     kv_tokens_told = KV_TOKENS
-    has_stages = has_replicas = has_adapters = True
+    has_stages = has_replicas = has_adapters = searches_beams = True
 
     def cannot(self, served: ServingSpec) -> str | None:
         """Adapters have a largest rank; on a CPU it lacks knobs, and attention is for some sizes of heads only."""
@@ -154,7 +156,7 @@ class VllmEngine(ServingEngine):
         argv += ["--port", "{port}", "--served-model-name", SERVED_NAME, "--load-format", served.load_format]
         argv += ["--dtype", format_of(served.dtype).torch, "--max-model-len", str(served.positions)]
         argv += [*_layout(served), "--seed", str(served.seed), *_on_a_cpu(served), *_adapters(served)]
-        argv += [*_profiled(served), *self.flags(served)]
+        argv += [*_profiled(served), *_searched(served), *self.flags(served)]
         command = Command(argv=_apart(served, argv), env={"VLLM_NO_USAGE_STATS": "1", **_shared_cores(served)})
         return ServerPlan(
             command=command,
@@ -270,6 +272,11 @@ def _on_a_cpu(served: ServingSpec) -> list[str]:
     if served.device != "cpu":
         return []
     return ["--kv-cache-memory-bytes", str(ceil(served.kv_tokens * served.kv_bytes_per_token / GIB) * GIB)]
+
+
+def _searched(served: ServingSpec) -> list[str]:
+    """Have it tell as many of the likeliest tokens as its search asks itself for, twice as many as beams."""
+    return ["--max-logprobs", str(2 * served.beams)] if 2 * served.beams > _LOGPROBS else []
 
 
 def _profiled(served: ServingSpec) -> list[str]:

@@ -64,15 +64,34 @@ class ServedAdapters(Section):
 
 
 class Sampling(Section):
-    """Tokens are drawn at random, by the same seed for the same request; the output keeps its length."""
+    """Tokens are drawn, by the same seed for the same request, or beams searched; the output keeps its length."""
 
     temperature: PositiveFloat = 1.0
     top_p: Annotated[float, Field(gt=0, le=1)] = Field(
         1.0, description="drawn from the likeliest tokens of this much probability together"
     )
     n: PositiveInt = Field(1, description="answers drawn for each prompt, side by side, each of the output's length")
+    beams: PositiveInt = Field(
+        1,
+        description="the likeliest sequences, searched together instead of drawn: the answers to a prompt, all at once",
+    )
+
+    @property
+    def answers(self) -> int:
+        """How many answers a request asks for."""
+        return self.n * self.beams
+
+    @model_validator(mode="after")
+    def _is_drawn_or_searched(self) -> Sampling:
+        if self.beams > 1 and (self.temperature, self.top_p, self.n) != (1, 1, 1):
+            raise ValueError(
+                f"serve.sampling.beams={self.beams}: a search draws nothing: leave temperature, top_p and n out"
+            )
+        return self
 
     def __str__(self) -> str:
+        if self.beams > 1:
+            return f"search with {self.beams} beams"
         answers = f", {self.n} answers a prompt" if self.n > 1 else ""
         return f"sampled at temperature {self.temperature:g}, top_p {self.top_p:g}{answers}"
 

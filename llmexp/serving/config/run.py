@@ -100,7 +100,12 @@ class ServeConfig(Section):
     @property
     def answers(self) -> int:
         """How many answers a request asks for."""
-        return self.sampling.n if self.sampling else 1
+        return self.sampling.answers if self.sampling else 1
+
+    @property
+    def beams(self) -> int:
+        """How many beams are searched for each request; 1 where tokens are drawn, or the likeliest ones."""
+        return self.sampling.beams if self.sampling else 1
 
     @model_validator(mode="after")
     def _has_points(self) -> ServeConfig:
@@ -121,10 +126,21 @@ class ServeConfig(Section):
             )
         if self.turns > 1 and self.answers > 1:
             raise ValueError(
-                f"serve.turns={self.turns}: a conversation goes on after one answer: leave serve.sampling.n out"
+                f"serve.turns={self.turns}: a conversation goes on after one answer: leave serve.sampling.n and "
+                "serve.sampling.beams out"
             )
         if self.turns == 1 and self.think_time_s:
             raise ValueError(f"serve.think_time_s={self.think_time_s:g} is the time between turns: set serve.turns")
+        return self
+
+    @model_validator(mode="after")
+    def _asks_beams_for_no_first_token(self) -> ServeConfig:
+        asked = {"slo.ttft_s": self.slo.ttft_s, "slo.tpot_s": self.slo.tpot_s, "profile": self.profile}
+        if self.beams > 1 and (key := next((key for key, given in asked.items() if given), None)):
+            raise ValueError(
+                f"serve.{key}={asked[key]}: answers of serve.sampling.beams come whole, without a first token: "
+                f"leave one of them out"
+            )
         return self
 
     @model_validator(mode="after")

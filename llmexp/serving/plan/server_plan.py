@@ -24,7 +24,7 @@ TOKENS, ADAPTER = "{tokens}", "{adapter}"
 # The seed of what is drawn, which is the request's number.
 SEED = "{seed}"
 ADAPTERS = "{adapters}"
-_OF_DRAWING = ("temperature", "top_p", "n", "seed")
+_OF_DRAWING = ("temperature", "top_p", "n", "seed", "use_beam_search")
 
 
 def adapter_name(number: int) -> str:
@@ -33,10 +33,10 @@ def adapter_name(number: int) -> str:
 
 
 class RequestForm(Record):
-    """What a server takes in a request for a completion, and how its streamed answer is read."""
+    """What a server takes in a request for a completion, and how its answer is read."""
 
     body: dict[str, Any] = Field(
-        description="of a request in JSON, streamed; '{prompt}', '{output_tokens}', '{tokens}', '{adapter}' and "
+        description="of a request in JSON; '{prompt}', '{output_tokens}', '{tokens}', '{adapter}' and "
         "'{seed}' stand for its own"
     )
     token_ids: bool = Field(description="the prompt is a list of token ids; else it is text")
@@ -68,6 +68,11 @@ class RequestForm(Record):
         """How many answers to its prompt a request asks for."""
         return int(self.body.get("n", 1))
 
+    @property
+    def streams(self) -> bool:
+        """Tell whether the answer comes as a stream of events, and not whole."""
+        return bool(self.body.get("stream", True))
+
     def drawing(self, drawn: Mapping[str, Any]) -> RequestForm:
         """Return the form of requests whose tokens are drawn, by these further keys."""
         if self.events == "completions":
@@ -80,8 +85,8 @@ class RequestForm(Record):
         if self.events != "completions":
             kept = {key: given for key, given in self.body["parameters"].items() if key not in _OF_DRAWING}
             return self.model_copy(update={"body": self.body | {"parameters": kept | {"do_sample": False}}})
-        kept = {key: given for key, given in self.body.items() if key not in _OF_DRAWING}
-        return self.model_copy(update={"body": kept | {"temperature": 0} | self.logprobs})
+        kept = {key: given for key, given in self.body.items() if key not in _OF_DRAWING and given is not None}
+        return self.model_copy(update={"body": kept | {"stream": True, "temperature": 0} | self.logprobs})
 
     def of_model(self, name: str) -> RequestForm:
         """Return the form with another name of the model, where its requests name one."""

@@ -66,6 +66,7 @@ def _of_load(plan: ServingPlan) -> str:
         "serve.texts are not predicted: their lengths are not known before": serve.texts is not None,
         "serve.prefix is not predicted yet": serve.prefix is not None,
         "serve.turns is not predicted yet": serve.turns > 1,
+        "serve.sampling.beams is not predicted yet": serve.beams > 1,
         "serve.sampling.n is not predicted yet": serve.answers > 1,
         "only loads of serve.rate, serve.concurrency and serve.search are predicted": not _has_loads(plan),
     }

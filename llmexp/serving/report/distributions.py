@@ -23,6 +23,8 @@ PANELS = {
     "end_to_end": "end-to-end latency (s)",
     "tpot": "time per output token (s)",
 }
+# Every answered request has this one.
+_OF_ALL = "end_to_end"
 STYLES = ("-", "--", ":", "-.")
 
 
@@ -45,13 +47,15 @@ class Line:
 def draw_distributions(rows: Sequence[Row], title: str, label: Callable[[Row], str], path: Path) -> bool:
     """Draw the distributions of every load point of every run; return False where no request was answered."""
     lines = lines_of(rows, label)
-    if not lines:
+    # One token has no time per token, and what is not streamed has no first one.
+    kinds = [kind for kind in PANELS if any(latencies(line.samples)[kind] for line in lines)]
+    if not kinds:
         return False
     figure = new_figure(12.5, 4.4 + 0.09 * len(lines), f"{title}\nlatencies count from when a request was due")
-    for axes, (kind, heading) in zip(figure.subplots(1, len(PANELS)), PANELS.items(), strict=True):
+    for axes, kind in zip(figure.subplots(1, len(kinds), squeeze=False)[0], kinds, strict=True):
         _draw_panel(axes, kind, lines)
-        axes.set_xlabel(heading, fontsize=9)
-    handles, labels = axes.get_legend_handles_labels()
+        axes.set_xlabel(PANELS[kind], fontsize=9)
+    handles, labels = figure.axes[kinds.index(_OF_ALL)].get_legend_handles_labels()
     figure.axes[0].set_ylabel("share of requests", fontsize=9)
     figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=8, frameon=False)
     save(figure, path)
@@ -92,7 +96,8 @@ def _draw_panel(axes: Axes, kind: str, lines: Sequence[Line]) -> None:
     plain(axes, grid="y")
     several = len({line.run for line in lines}) > 1
     for line in lines:
-        times_s = sorted(latencies(line.samples)[kind])
+        if not (times_s := sorted(latencies(line.samples)[kind])):
+            continue
         shares = [place / len(times_s) for place in range(len(times_s) + 1)]
         axes.step(times_s[:1] + times_s, shares, where="post", linewidth=1.3, label=line.label, **line.look(several))
     axes.set_ylim(0, 1.02)

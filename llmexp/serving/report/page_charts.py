@@ -81,8 +81,10 @@ def _distributions(rows: Sequence[Row], label: Label) -> Iterator[Chart]:
     for kind, heading in PANELS.items() if lines else ():
         traces = []
         for line in lines:
-            times_s = sorted(latencies(line.samples)[kind])
+            if not (times_s := sorted(latencies(line.samples)[kind])):
+                continue
             shares = [100 * (place + 1) / len(times_s) for place in range(len(times_s))]
             traces.append(ChartTrace(line.label, times_s, shares, mode="lines"))
         named = heading.rpartition(" (")[0]
-        yield Chart(f"Distribution of the {named}", heading, "% of requests", traces)
+        if traces:
+            yield Chart(f"Distribution of the {named}", heading, "% of requests", traces)

@@ -24,7 +24,7 @@ from served_models import small_models
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from llmexp.cli.resolvers import server_python
-from llmexp.launchers.serving.client.completions import body_of
+from llmexp.launchers.serving.client.completions import body_of, read_answers
 from llmexp.launchers.serving.engines.vllm import ENGINE as VLLM
 from llmexp.launchers.serving.server.process import Patience, Server
 from llmexp.launchers.serving.server.reported_memory import held
@@ -70,6 +70,11 @@ class Started:
         events = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")]
         choices = [choice for event in events for choice in event["choices"]]
         return [token for choice in sorted(choices, key=itemgetter("index")) for token in choice["token_ids"]]
+
+    def answers(self, prompt: Sequence[int], count: int) -> list[Sequence[int] | None]:
+        """Return the ids of each answer of a request whose answers come whole."""
+        said = self._get("POST", self.plan.form.path, body_of(self.plan.form, prompt, count))
+        return [piece.token_ids for piece in read_answers(said.encode())]
 
     def generate(self, prompt: Sequence[int], count: int) -> None:
         """Have so many tokens generated and sent as one answer; to send each would keep the page of metrics behind."""
@@ -321,3 +326,14 @@ def test_tokens_are_drawn_by_the_models_probabilities_and_by_the_requests_seed(t
     (share, *_), (token, *_) = (found.tolist() for found in torch.softmax(logits / 0.05, 0).sort(descending=True))
     assert 0.02 < share < 0.98
     assert abs(firsts[token] - draws * share) < 4 * (draws * share * (1 - share)) ** 0.5
+
+
+def test_beams_are_the_likeliest_sequences_that_transformers_finds(tmp_path: Path) -> None:
+    with started(tmp_path, replace(SERVED, beams=11)) as found:
+        both = drawing(found, beams=11).answers(PROMPT, 24)
+        model, ids = model_of(found), torch.tensor([PROMPT])
+        with torch.no_grad():
+            wanted = model.generate(
+                ids, num_beams=11, num_return_sequences=11, max_new_tokens=24, do_sample=False, eos_token_id=None
+            )
+    assert both == wanted[:, len(PROMPT) :].tolist()

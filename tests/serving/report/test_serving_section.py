@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from served_requests import answer, floor, served_row, serving_plan
 
 from llmexp.paper.reference import PAPER
@@ -54,6 +55,16 @@ def test_the_pictures_are_the_distributions_and_throughput_against_interactivity
     written = section.draw_more(tmp_path / "report.png")
     assert [path.name for path in written] == ["report_latencies.png", "report_interactivity.png"]
     assert all(path.stat().st_size > 10_000 for path in written)
+
+
+@pytest.mark.parametrize("changed", [{"tokens": 1}, {"chunk_us": []}])
+def test_answers_without_a_time_per_token_have_the_pictures_of_the_others(tmp_path: Path, changed) -> None:
+    plan = serving_plan("serve.rate=max", "serve.requests=2")
+    section = ServingSection((served_row(tmp_path / "a", plan, *(answer(index, **changed) for index in range(2))),))
+    assert [path.name for path in section.draw_more(tmp_path / "report.png")] == ["report_latencies.png"]
+    titles = {chart.title for chart in section.charts}
+    assert "Distribution of the end-to-end latency" in titles
+    assert "Distribution of the time per output token" not in titles
 
 
 def test_the_table_of_loads_fits_a_terminal_and_keeps_its_headings(tmp_path: Path, monkeypatch, capsys) -> None:

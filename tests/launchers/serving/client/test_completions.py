@@ -12,9 +12,11 @@ from llmexp.launchers.serving.client.completions import Completion, Piece, body_
 from llmexp.launchers.serving.engines.lightllm import ENGINE as LIGHTLLM
 from llmexp.launchers.serving.engines.tgi import ENGINE as TGI
 from llmexp.launchers.serving.engines.vllm import ENGINE as VLLM
+from llmexp.serving.analysis.request_latency import end_to_end_s, time_per_output_token_s, time_to_first_token_s
 from llmexp.serving.config.load import Sampling
-from llmexp.serving.engine import ServingEngine
+from llmexp.serving.engine import IGNORE_END, ServingEngine
 from llmexp.serving.plan.server_plan import OUTPUT_TOKENS, PROMPT, RequestForm
+from llmexp.serving.record.requests import RequestSample
 
 
 def test_a_body_asks_for_greedy_tokens_of_this_many() -> None:
@@ -53,6 +55,46 @@ def test_several_answers_to_a_prompt_are_told_apart_and_counted_together() -> No
     assert found.token_ids == [7, 6, 5, 8, 9, 4]
     assert found.chunk_answers == [index for index, _, _ in pieces]
     assert form.telling().answers == 1
+
+
+def whole(body: dict[str, Any], status: int = 200) -> RequestSample:
+    answer = Completion(RequestForm.completions(token_ids=True).drawing(VLLM.drawn_by(Sampling(beams=2))))
+    answer.headed(status)
+    data = json.dumps(body).encode()
+    for at_s, piece in ((1.0, data[:9]), (2.0, data[9:])):
+        answer.body(piece, at_s)
+    answer.finish(2.0)
+    return answer.sample(0, (1, 3), (0.0, 2.0), 0.0)
+
+
+def test_beams_come_whole_and_have_no_times_of_tokens() -> None:
+    form = RequestForm.completions(token_ids=True, **IGNORE_END).drawing(VLLM.drawn_by(Sampling(beams=2)))
+    asked = json.loads(body_of(form, [5], 3))
+    assert (asked["n"], asked["stream"], asked["use_beam_search"], asked["stream_options"]) == (2, False, True, None)
+    choices = [
+        {"index": index, "text": "x", "token_ids": ids, "finish_reason": "length"}
+        for index, ids in enumerate(([7, 6, 5], [7, 6, 4]))
+    ]
+    found = whole({"choices": choices, "usage": {"prompt_tokens": 1, "completion_tokens": 6}})
+    assert (found.problem, found.differences, found.output_tokens) == ("", [], 6)
+    assert found.token_ids == [7, 6, 5, 7, 6, 4]
+    assert (found.chunk_us, found.chunk_tokens, found.chunk_answers) == ([], None, None)
+    assert (time_to_first_token_s(found), time_per_output_token_s(found), end_to_end_s(found)) == (None, None, 2.0)
+    greedy = json.loads(body_of(form.telling(), [5], 3))
+    assert greedy["stream"] is True
+    assert not greedy.keys() & {"n", "use_beam_search"}
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "problem"),
+    [
+        ({"error": {"message": "no beams"}}, 200, "no beams"),
+        ({"error": "too many"}, 400, "HTTP status 400"),
+        ({"choices": 3}, 200, "the answer is no completion"),
+    ],
+)
+def test_a_whole_answer_that_is_none_is_a_problem(body: dict[str, Any], status: int, problem: str) -> None:
+    assert problem in whole(body, status).problem
 
 
 @pytest.mark.parametrize(("engine", "keys"), [(TGI, {"temperature", "seed"}), (LIGHTLLM, {"temperature"})])
