@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from llmexp.inputs.architecture.reading import architecture_of
+from llmexp.inputs.shape import architecture_name, shape_of
 from llmexp.method import Method, Techniques
-from llmexp.schema import SizedModel
+from llmexp.schema import HfModel, ModelConfig
 from llmexp.training.config import TrainingConfig
 from llmexp.training.limits import compiled_limit
 from llmexp.training.plan.dims import ParallelDims
 
-ARCHITECTURES = {"tp": ("llama", "qwen3"), "cp": ("llama", "qwen3", "mixtral")}
+ARCHITECTURES = {"tp": ("llama", "mistral", "qwen3"), "cp": ("llama", "qwen3", "mixtral")}
 METHODS = {"tp": ("C", "F", "R", "RS", "Z2", "Z3", "L"), "cp": ("F", "R", "RS", "Z1", "Z2", "Z3", "O", "L")}
 
 
@@ -17,7 +19,7 @@ def uncut(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) ->
     for name in METHODS:
         if dims.degrees[name] == 1:
             continue
-        own = _matrices(config, techniques, dims) if name == "tp" else _sequences(techniques, dims)
+        own = (_matrices if name == "tp" else _sequences)(config, techniques, dims)
         why = _beyond(config, name) | own | untried(config)
         if reason := next((reason for reason, holds in why.items() if holds), None):
             return (
@@ -30,16 +32,21 @@ def uncut(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) ->
 def _beyond(config: TrainingConfig, degree: str) -> dict[str, bool]:
     """Return the reasons that the model and the method give, and whether each holds."""
     model, architectures, methods = config.model, ARCHITECTURES[degree], METHODS[degree]
-    known = isinstance(model, SizedModel) and not model.target and model.architecture in architectures
+    name = architecture_name(model)
+    known = shape_of(model) is not None and name in architectures
     atoms = [atom.code for atom in Method.parse(config.method, config.task.name).atoms]
     beyond = [code for code in atoms if code not in methods]
-    takes = f"it takes models of architecture {', '.join(architectures)}, not model={model.name} ({model.architecture})"
-    return {takes: not known, f"it goes with {', '.join(methods)}, not with {', '.join(beyond)}": bool(beyond)}
+    takes = f"it takes models of architecture {', '.join(architectures)}, not model={model.name} ({name})"
+    return unread(model) | {
+        takes: not known,
+        f"it goes with {', '.join(methods)}, not with {', '.join(beyond)}": bool(beyond),
+    }
 
 
 def _matrices(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, bool]:
     dropout, adapts = config.adapter.dropout, techniques.adapter is not None
-    hidden, tied = getattr(config.model, "hidden_size", 0), getattr(config.model, "tie_embeddings", False)
+    shape = shape_of(config.model)
+    hidden, tied = (shape.hidden_size, shape.tie_embeddings) if shape else (0, False)
     return {
         "torch (2.13) does not compile what R computes again of cut layers: leave C or R out": (
             techniques.compilation and techniques.recomputation
@@ -51,9 +58,22 @@ def _matrices(config: TrainingConfig, techniques: Techniques, dims: ParallelDims
     }
 
 
-def _sequences(techniques: Techniques, dims: ParallelDims) -> dict[str, bool]:
+def _sequences(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, bool]:
+    model, seq_len = config.model, config.data.seq_len
+    ends = (
+        isinstance(model, HfModel) and shape_of(model) is not None and not architecture_of(model).attends_all(seq_len)
+    )
     saved = "RS has nothing to save, as a ring keeps no scores: leave RS out, or set parallelism.cp_kind=ulysses"
-    return {saved: techniques.attention_recomputation and dims.cp_kind == "ring"}
+    return {
+        f"a ring has no windows, and one of model={model.name} ends within data.seq_len={seq_len}": ends,
+        saved: techniques.attention_recomputation and dims.cp_kind == "ring",
+    }
+
+
+def unread(model: ModelConfig) -> dict[str, bool]:
+    """Return the reason that a hub's name gives, whose sizes are not known before a rank starts."""
+    path = model.path if isinstance(model, HfModel) else ""
+    return {f"the config.json of model.path={path} is not here: set a folder": architecture_name(model) == "hf"}
 
 
 def untried(config: TrainingConfig) -> dict[str, bool]:

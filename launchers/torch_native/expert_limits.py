@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from llmexp.inputs.architecture.reading import architecture_of
-from llmexp.launchers.torch_native.cut_limits import untried
+from llmexp.inputs.shape import architecture_name
+from llmexp.launchers.torch_native.cut_limits import unread, untried
 from llmexp.method import Method
-from llmexp.schema import FamilyModel, MixtralModel
+from llmexp.schema import HfModel, SizedModel
 from llmexp.training.config import TrainingConfig
 from llmexp.training.plan.dims import ParallelDims
 
@@ -17,30 +18,29 @@ def unshared_experts(config: TrainingConfig, dims: ParallelDims) -> str | None:
     """Say what parallelism.ep has not been shown to work with; None where it has, or where no expert is elsewhere."""
     if dims.ep == 1:
         return None
-    model, target = config.model, getattr(config.model, "target", None)
-    known = isinstance(model, MixtralModel | FamilyModel) and model.architecture in ARCHITECTURES and not target
+    model, name = config.model, architecture_name(config.model)
+    known = name in ARCHITECTURES and not model.target and not (isinstance(model, HfModel) and model.trust_remote_code)
     atoms = [atom.code for atom in Method.parse(config.method, config.task.name).atoms]
     beyond = [code for code in atoms if code not in METHODS]
     cut = next((name for name in ("tp", "pp", "cp") if dims.degrees[name] > 1), "")
+    takes = f"it takes models of architecture {', '.join(ARCHITECTURES)}, not model={model.name} ({name})"
+    apart = f"parallelism.{cut}={dims.degrees.get(cut)}: set parallelism.{cut}=1"
     why = {
-        f"it takes models of architecture {', '.join(ARCHITECTURES)}, not model={model.name} ({model.architecture})": (
-            not known
-        ),
-        f"it goes with parallelism.dp, not with parallelism.{cut}={dims.degrees.get(cut)}: set parallelism.{cut}=1": (
-            bool(cut)
-        ),
+        takes: not known,
+        f"it goes with parallelism.dp, not with {apart}": bool(cut),
         f"it has not been tried with parallelism.shard={dims.shard}: leave that out": dims.shard is not None,
         f"it goes with {', '.join(METHODS)}, not with {', '.join(beyond)}": bool(beyond),
         "it has not been tried with kernels.chunked_loss=true: leave that out": config.kernels.chunked_loss,
         f"it has not been tried with memory.keep={config.memory.keep}: leave that out": config.memory.keep is not None,
-    } | untried(config)
+    }
+    why = unread(model) | why | untried(config)
     reason = next((reason for reason, holds in why.items() if holds), None) or _uneven(config, dims)
     return f"engine=torch with parallelism.ep={dims.ep}: {reason}" if reason else None
 
 
 def _uneven(config: TrainingConfig, dims: ParallelDims) -> str | None:
     """Say that a rank would not have as many experts as the others, where no number of experts is a key of its own."""
-    counts = architecture_of(config.model).expert_counts if isinstance(config.model, FamilyModel) else ()
+    counts = () if isinstance(config.model, SizedModel) else architecture_of(config.model).expert_counts
     odd = next((count for count in counts if count % dims.ep), None)
     if odd is None:
         return None

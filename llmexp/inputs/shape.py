@@ -200,6 +200,13 @@ def shape_of(model: ModelConfig) -> ModelShape | None:
     return ModelShape(**sizes, qk_norm=model.architecture == "qwen3")
 
 
+def architecture_name(model: ModelConfig) -> str:
+    """Return the name of a model's architecture; of a folder the model_type of its config.json, of a hub's name hf."""
+    if not isinstance(model, HfModel):
+        return model.architecture
+    return str((config_of(model) or {}).get("model_type", model.architecture))
+
+
 def _shape_of_folder(model: HfModel) -> ModelShape | None:
     loaded = config_of(model)
     if loaded is None:

@@ -174,13 +174,13 @@ def _product(degrees: Mapping[str, int]) -> str:
 
 def _check_sizes(config: TrainingConfig) -> None:
     """Raise DegreesError where a degree does not divide a size of the model; a model of the hub tells none."""
-    model = config.model
+    shape = shape_of(config.model)
     for name, row in DEGREES.items():
-        for field in row.divides if isinstance(model, SizedModel) else ():
-            if name == "pp" and isinstance(model, SizedModel):
-                _check_stages(config, model.num_layers)
+        for field in row.divides if shape else ():
+            if name == "pp":
+                _check_stages(config, shape.num_layers)
             else:
-                _check_divides(name, getattr(config.parallelism, name), f"model.{field}", getattr(model, field, None))
+                _check_divides(name, getattr(config.parallelism, name), f"model.{field}", getattr(shape, field))
 
 
 def _check_stages(config: TrainingConfig, layers: int) -> None:

@@ -102,7 +102,7 @@ TUNED = {"task__name": "finetune"}
             TUNED | {"adapter": {"dropout": 0.1}},
             "its ranks would drop different inputs by adapter.dropout=0.1: set it",
         ),
-        ("Naive", {"model__target": "package.Model"}, "it takes models of architecture llama, qwen3, not"),
+        ("Naive", {"model__target": "package.Model"}, "it takes models of architecture llama, mistral, qwen3, not"),
         ("Naive", {"model__tie_embeddings": True}, "it cuts the embedding by columns and the head by rows"),
         (
             "Naive",
