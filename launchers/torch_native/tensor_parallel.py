@@ -1,6 +1,6 @@
 """Tensor parallelism by torch's DTensor: every matrix of a Llama or Qwen3 is cut over neighboring ranks.
 
-The head's logits stay cut, and so does the loss that is made of them.
+Embedding and head are cut by the vocabulary. The head's logits stay cut, and so does the loss that is made of them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from accelerate import init_empty_weights
 from torch import distributed, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     ParallelStyle,
@@ -100,7 +100,9 @@ def cut_matrices(model: PreTrainedModel, ranks: DeviceMesh, *, along_sequence: b
         )
     found = {name: style for name in held for pattern, style in styles.items() if fnmatch(name, pattern)}
     parallelize_module(model, ranks, found)
-    # Styles of norms let every parameter train.
+    if model.config.tie_word_embeddings:
+        _tie(model.get_input_embeddings(), model.get_output_embeddings(), ranks)
+    # Styles let every parameter train.
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(trains[name])
 
@@ -119,8 +121,7 @@ def _styles(along_sequence: bool) -> dict[str, ParallelStyle]:
             input_kwarg_layouts={"hidden_states": between}, desired_input_kwarg_layouts={"hidden_states": whole}
         ),
         f"{layer}.mlp": PrepareModuleInput(input_layouts=(between,), desired_input_layouts=(whole,)),
-        # Cut by rows, every rank would compute the gradient of the whole embedding.
-        "model.embed_tokens": ColwiseParallel(output_layouts=whole),
+        "model.embed_tokens": _Vocabulary(),
         "lm_head": ColwiseParallel(input_layouts=between, output_layouts=Shard(-1), use_local_output=False),
     }
     return (
@@ -144,6 +145,45 @@ def _styles_of_lora(into: set[str], out: set[str], between: Shard | Replicate) -
         | {f"{name}{part}": RowwiseParallel(output_layouts=between) for name in out for part in (base, low)}
         | {f"{name}{high}": _Whole(between) for name in out}
     )
+
+
+class _Vocabulary(ParallelStyle):
+    """An embedding cut by rows, as the head is: a rank looks up the tokens that it holds, and ranks add up the results.
+
+    By torch's own style (2.13) every rank would compute the gradient of the whole embedding.
+    """
+
+    def _apply(self, module: Any, device_mesh: DeviceMesh) -> nn.Module:
+        module.weight = nn.Parameter(distribute_tensor(module.weight, device_mesh, [Shard(0)]))
+        module.forward = lambda ids: _looked_up(module.weight.to_local(), device_mesh, ids)
+        made: nn.Module = module
+        return made
+
+
+def _looked_up(rows: torch.Tensor, ranks: DeviceMesh, ids: torch.Tensor) -> torch.Tensor:
+    own = ids - ranks.get_local_rank() * len(rows)
+    elsewhere = (own < 0) | (own >= len(rows))
+    found = nn.functional.embedding(own.masked_fill(elsewhere, 0), rows).masked_fill(elsewhere.unsqueeze(-1), 0)
+    return DTensor.from_local(found, ranks, [Partial()], run_check=False).full_tensor()
+
+
+def _tie(embedding: Any, head: Any, ranks: DeviceMesh) -> None:
+    """Let the head take the rows that the embedding has taken.
+
+    Autograd adds up gradients of one tensor in place, those of two DTensors in a third.
+    """
+    head.weight = embedding.weight
+    taken: list[torch.Tensor] = []
+
+    def look_up(ids: torch.Tensor) -> torch.Tensor:
+        taken[:] = [embedding.weight.to_local()]
+        return _looked_up(taken[0], ranks, ids)
+
+    def project(hidden_states: torch.Tensor) -> torch.Tensor:
+        weight = DTensor.from_local(taken.pop(), ranks, [Shard(0)], run_check=False)
+        return nn.functional.linear(hidden_states, weight)
+
+    embedding.forward, head.forward = look_up, project
 
 
 class _Whole(SequenceParallel):

@@ -122,7 +122,7 @@ class Layouts:
 
     def compare_bf16(self, observed: Measurement, name: str) -> None:
         """Hold the curve in bf16 against that of one process in fp32."""
-        expected, ranks = one_process(""), observed[name]
+        expected, ranks = one_process(self.words[name]), observed[name]
         assert mean_losses(ranks) == pytest.approx(expected.losses, rel=BF16_TOLERANCE)
         assert ranks[0]["gradient_norm"] == pytest.approx(expected.gradient_norms, rel=10 * BF16_TOLERANCE)
 

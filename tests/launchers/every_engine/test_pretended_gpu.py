@@ -60,6 +60,9 @@ RING, ULYSSES = (f"parallelism.cp=2 parallelism.cp_kind={kind}" for kind in ("ri
 # Every rank's experts get as many tokens as it has, which the host waits for in each layer.
 MOE = "model=mixtral model.num_experts=8 parallelism.ep=8"
 FOUR = "parallelism.tp=2 parallelism.pp=2 parallelism.sequence=true batch.accumulation=4"
+CUT = "parallelism.tp=2 parallelism.sequence=true"
+# Embedding and head are most of the model.
+TIED = f"{CUT} model.tie_embeddings=true model.vocab_size=131072"
 IN_BACKGROUND = f"{MIXED} +engine.options.zero_optimization.overlap_comm=true"
 # By engine, ranks, method and words: how often the host waits for the device in a step.
 RUNS = {
@@ -102,6 +105,10 @@ RUNS = {
     ("torch", 2, "F+R", f"{MIXED} {FOUR} {RING} {LONGER}"): 0,
     ("torch", 2, "F", f"{MIXED} {FOUR} {RING} {LONGER}"): 0,
     ("torch", 2, "F+R", f"{MIXED} {FOUR} {LONGER} memory.recompute_layers=2"): 0,
+    ("torch", 1, "F", f"{PURE} {TIED}"): 0,
+    ("torch", 1, "F+R", f"{MIXED} {CUT} {LONGER}"): 0,
+    ("torch", 4, "F+R+Z3", f"{MIXED} {TIED}"): 0,
+    ("torch", 4, "F+Z2", f"{MIXED} {TIED}"): 0,
     ("deepspeed", 1, "Naive", PURE): 0,
     # It reads from each gradient whether it is finite, and then two norms and a flag.
     ("deepspeed", 1, "F", MIXED): TENSORS + 3,

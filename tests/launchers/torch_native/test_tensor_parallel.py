@@ -19,7 +19,8 @@ pytestmark = [
 ]
 
 TP, SEQUENCE = "parallelism.tp=2", "parallelism.tp=2 parallelism.sequence=true"
-QWEN = "model.architecture=qwen3"
+QWEN, TIED = "model.architecture=qwen3", "model.tie_embeddings=true"
+ODD = "model.hidden_size=65"
 # Measured: 1e-7 of losses, 4e-7 of gradient norms.
 ROWS = {
     "Naive": TP,
@@ -47,6 +48,14 @@ ROWS = {
     "C+F+Z3, dp 2, sequence": f"parallelism.dp=2 {SEQUENCE} method=C+F+Z3",
     "qwen3, C, sequence": f"{SEQUENCE} {QWEN} method=C",
     "bf16_mixed, C+Z3": f"{TP} precision=bf16_mixed method=C+Z3",
+    "tied": f"{TP} {TIED}",
+    "tied, R, sequence": f"{SEQUENCE} {TIED} method=R",
+    "tied, Z2": f"{TP} {TIED} method=Z2",
+    "tied, Z3, sequence, dp 2": f"{SEQUENCE} {TIED} parallelism.dp=2 method=Z3",
+    "tied, C+F": f"{TP} {TIED} method=C+F",
+    "tied, qwen3, tp 4": f"parallelism.tp=4 {QWEN} {TIED} model.num_kv_heads=4",
+    "tied, bf16_mixed, Z3": f"{TP} {TIED} precision=bf16_mixed method=Z3",
+    "qwen3, odd width": f"{TP} {QWEN} {ODD}",
     "qwen3": f"{TP} {QWEN}",
     "qwen3, R, sequence": f"{SEQUENCE} {QWEN} method=R",
     "qwen3, Z3": f"{TP} {QWEN} method=Z3",
@@ -54,7 +63,7 @@ ROWS = {
     "qwen3, tp 4": f"parallelism.tp=4 {QWEN} model.num_kv_heads=4",
     "qwen3, dp 2, F+R+Z3, sequence": f"parallelism.dp=2 method=F+R+Z3 {SEQUENCE} {QWEN}",
 }
-QUICK = {"Naive", "R, sequence", "Z3, sequence", "bf16_mixed", "shard 1, Z3"}
+QUICK = {"Naive", "tied, R, sequence", "R, sequence", "Z3, sequence", "bf16_mixed", "shard 1, Z3"}
 LAYOUTS = Layouts(ROWS, QUICK, {*ROWS} - {"F, sequence", "Z2", "dp 2, sequence", "shard 2 of dp 4, Z2"})
 
 
@@ -83,7 +92,13 @@ def test_each_rank_runs_compiled_layers(observed: Measurement, name: str) -> Non
     assert min(rank["compiled_graphs"] for rank in observed[name]) > 0
 
 
-@pytest.mark.parametrize("words", [f"parallelism.dp=1 {SEQUENCE}", slow(f"parallelism.dp=2 {TP} method=Z3")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"parallelism.dp=1 {SEQUENCE}",
+        *map(slow, (f"parallelism.dp=2 {TP} method=Z3", f"parallelism.dp=1 {SEQUENCE} {TIED} method=Z3")),
+    ],
+)
 def test_transformers_loads_the_whole_model_that_was_saved(observe: Callable[..., Measurement], words: str) -> None:
     compare_saved(observe, words)
 
@@ -97,6 +112,7 @@ ADAPTED = {
     "L, qwen3, tp 4": f"parallelism.tp=4 {QWEN} model.num_kv_heads=4",
     "L of rows, dp 2, sequence": f"parallelism.dp=2 {SEQUENCE} adapter.targets=[o_proj,down_proj]",
     "L, cp": f"{TP} parallelism.cp=2",
+    "L, tied, sequence": f"{SEQUENCE} {TIED}",
     "L+C": f"{TP} method=L+C",
     "L+C+F+Z3": f"{TP} method=L+C+F+Z3",
     "L of columns": f"{TP} adapter.targets=[q_proj,v_proj,up_proj]",
