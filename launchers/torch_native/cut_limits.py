@@ -46,9 +46,6 @@ def _beyond(config: TrainingConfig, degree: str) -> dict[str, bool]:
 def _matrices(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, bool]:
     dropout, adapts = config.adapter.dropout, techniques.adapter is not None
     return {
-        "torch (2.13) does not compile what R computes again of cut layers: leave C or R out": (
-            techniques.compilation and techniques.recomputation
-        ),
         "C has not been tried with it and parallelism.pp: leave C out": techniques.compilation and dims.pp > 1,
         f"its ranks would drop different inputs by adapter.dropout={dropout}: set it to 0": adapts and dropout > 0,
     }

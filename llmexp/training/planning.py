@@ -100,7 +100,10 @@ def _counted(config: TrainingConfig, engine: TrainingEngine, techniques: Techniq
         moments=moment_bytes(config, techniques),
         builds_model=engine.builds_model,
         # A layer in fp8 keeps what backward needs after it has multiplied, so that the last one multiplies again too.
-        recomputes_whole=engine.recomputes_whole(techniques) or config.precision.linears is not None,
+        # Of cut layers, compiled code runs again whole.
+        recomputes_whole=engine.recomputes_whole(techniques)
+        or config.precision.linears is not None
+        or (techniques.compilation and dims.tp > 1),
     )
 
 

@@ -46,6 +46,12 @@ ROWS = {
     "C+RS+Z2": f"{TP} method=C+RS+Z2",
     "C+Z3": f"{TP} method=C+Z3",
     "C+F+Z3, dp 2, sequence": f"parallelism.dp=2 {SEQUENCE} method=C+F+Z3",
+    "C+R": f"{TP} method=C+R",
+    "C+F+R, sequence, dp 2": f"parallelism.dp=2 {SEQUENCE} method=C+F+R",
+    "C+F+R+Z2": f"{TP} method=C+F+R+Z2",
+    "C+R+Z3, sequence, first layer": f"{SEQUENCE} method=C+R+Z3 memory.recompute_layers=1",
+    "bf16_mixed, C+R+Z3": f"{TP} precision=bf16_mixed method=C+R+Z3",
+    "tied, qwen3, C+R, sequence": f"{SEQUENCE} {QWEN} {TIED} method=C+R",
     "qwen3, C, sequence": f"{SEQUENCE} {QWEN} method=C",
     "bf16_mixed, C+Z3": f"{TP} precision=bf16_mixed method=C+Z3",
     "tied": f"{TP} {TIED}",
@@ -115,6 +121,7 @@ ADAPTED = {
     "L, tied, sequence": f"{SEQUENCE} {TIED}",
     "L+C": f"{TP} method=L+C",
     "L+C+F+Z3": f"{TP} method=L+C+F+Z3",
+    "L+C+R, sequence": f"{SEQUENCE} method=L+C+R",
     "L of columns": f"{TP} adapter.targets=[q_proj,v_proj,up_proj]",
 }
 SHORT = {"L", "L+F+R+Z3, sequence", "L, qwen3, tp 4"}

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from llmexp.inputs.shape import shape_of
 from llmexp.training.plan.training_plan import TrainingPlan
 
 # Of all parameters: embedding, last norm and head, which FSDP2 keeps whole until backward.
@@ -89,7 +90,7 @@ TUNED = {"task__name": "finetune"}
         ("RS", {"parallelism__dp": 2, "parallelism__sequence": True}, None),
         ("Z1", {}, "it goes with C, F, R, RS, Z2, Z3, L, not with Z1"),
         ("C+Z3+O", {}, "it goes with C, F, R, RS, Z2, Z3, L, not with O"),
-        ("C+R", {}, "torch (2.13) does not compile what R computes again of cut layers: leave C or R out"),
+        ("C+R", {}, None),
         ("F+R", STAGES, None),
         ("C+F", STAGES, "C has not been tried with it and parallelism.pp: leave C out"),
         ("C+F", {}, None),
@@ -243,3 +244,14 @@ def test_sure_bytes_a_parameter(
     assert (made.memory.device, made.memory.host) == pytest.approx(
         (device * made.parameters, host * made.parameters), rel=1e-3
     )
+
+
+def test_compiled_cut_layers_are_computed_again_to_their_end(torch_plan: Callable[..., TrainingPlan]) -> None:
+    once, again = (torch_plan(method, parallelism__tp=2) for method in ("C", "C+R"))
+    shape = shape_of(once.config.model)
+    assert shape
+    assert once.flops
+    assert once.flops.computed
+    assert again.flops
+    assert again.flops.computed
+    assert again.flops.computed.per_position - once.flops.computed.per_position == 2 * shape.linear_parameters
