@@ -46,7 +46,6 @@ def _beyond(config: TrainingConfig, degree: str) -> dict[str, bool]:
 def _matrices(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, bool]:
     dropout, adapts = config.adapter.dropout, techniques.adapter is not None
     return {
-        "C has not been tried with it and parallelism.pp: leave C out": techniques.compilation and dims.pp > 1,
         f"its ranks would drop different inputs by adapter.dropout={dropout}: set it to 0": adapts and dropout > 0,
     }
 

@@ -23,6 +23,7 @@ def schedule(name: str, stages: int = 1) -> str:
 
 
 SEQUENCE, ULYSSES = "parallelism.sequence=true", "parallelism.cp_kind=ulysses"
+QWEN = "model.architecture=qwen3"
 TP_CP, TP_PP, CP_PP = grid(tp=2, cp=2), grid(tp=2, pp=2), grid(cp=2, pp=2)
 THREE, ALL = grid(tp=2, cp=2, pp=2), grid(dp=2, tp=2, cp=2, pp=2)
 # Measured: 1e-7 of losses, 2.3e-7 of gradient norms.
@@ -36,13 +37,18 @@ ROWS = {
     "tp cp, Z3, sequence": f"{TP_CP} {SEQUENCE} method=Z3",
     "tp cp, bf16_mixed": f"{TP_CP} precision=bf16_mixed",
     "tp cp, Z3, bf16_mixed": f"{TP_CP} precision=bf16_mixed method=Z3",
-    "tp cp, qwen3, F": f"{TP_CP} model.architecture=qwen3 method=F",
+    "tp cp, qwen3, F": f"{TP_CP} {QWEN} method=F",
     "tp pp": TP_PP,
-    "tp pp, qwen3, sequence": f"{TP_PP} {SEQUENCE} model.architecture=qwen3",
+    "tp pp, qwen3, sequence": f"{TP_PP} {SEQUENCE} {QWEN}",
     "tp pp, F, sequence": f"{TP_PP} {SEQUENCE} method=F",
     "tp pp, R, sequence, padded": f"{TP_PP} {SEQUENCE} method=R data.pack=false",
     "tp pp, RS, gpipe": f"{TP_PP} {schedule('gpipe')} method=RS",
     "tp pp, bf16_mixed": f"{TP_PP} precision=bf16_mixed",
+    "tp pp, C": f"{TP_PP} method=C",
+    "tp pp, C+F+R, sequence": f"{TP_PP} {SEQUENCE} method=C+F+R",
+    "tp pp, C, interleaved, qwen3, sequence": f"{TP_PP} {SEQUENCE} {schedule('interleaved', 2)} {QWEN} method=C",
+    "tp pp, C+RS, gpipe": f"{TP_PP} {schedule('gpipe')} method=C+RS",
+    "tp pp, C+F, bf16_mixed": f"{TP_PP} precision=bf16_mixed method=C+F",
     "tp pp, interleaved": f"{TP_PP} {schedule('interleaved', 2)}",
     "tp pp, sequence, looped_bfs": f"{TP_PP} {SEQUENCE} {schedule('looped_bfs', 2)}",
     "tp pp, sequence, zero_bubble": f"{TP_PP} {SEQUENCE} {schedule('zero_bubble', 2)}",
@@ -53,7 +59,7 @@ ROWS = {
     "cp pp, ulysses, Z1": f"{CP_PP} {ULYSSES} method=Z1",
     "cp pp, ulysses, RS, gpipe": f"{CP_PP} {ULYSSES} {schedule('gpipe')} method=RS",
     "cp pp, bf16_mixed": f"{CP_PP} precision=bf16_mixed",
-    "cp pp, interleaved, qwen3": f"{CP_PP} {schedule('interleaved', 2)} model.architecture=qwen3",
+    "cp pp, interleaved, qwen3": f"{CP_PP} {schedule('interleaved', 2)} {QWEN}",
     "cp pp, looped_bfs, experts": f"{CP_PP} {schedule('looped_bfs', 2)} model=tiny-moe",
     "cp pp, zero_bubble": f"{CP_PP} {schedule('zero_bubble', 2)}",
     "cp pp, ulysses, zbv": f"{CP_PP} {ULYSSES} {schedule('zbv', 2)}",
@@ -75,7 +81,7 @@ QUICK = {"tp cp, Z3, sequence", "tp pp, R, sequence, padded"}
 SHORT = QUICK | {
     *("tp cp, R, ulysses", "tp cp, bf16_mixed", "tp pp, F, zbv", "cp pp, F+R, padded", "cp pp, ulysses, Z1"),
     *("cp pp, interleaved, qwen3", "cp pp, looped_bfs, experts", "dp cp, shard 1, Z2", "dp tp cp, F+R+Z3"),
-    *("dp tp pp", "tp cp pp", "dp tp cp pp"),
+    *("tp pp, C+F+R, sequence", "dp tp pp", "tp cp pp", "dp tp cp pp"),
 }
 LAYOUTS = Layouts(ROWS, QUICK, SHORT)
 
@@ -98,6 +104,11 @@ def test_bf16_follows_the_curve_of_fp32(observed: Measurement, name: str) -> Non
 @pytest.mark.parametrize("name", LAYOUTS.every)
 def test_every_rank_holds_what_is_planned(observed: Measurement, name: str) -> None:
     LAYOUTS.compare_state(observed, name)
+
+
+@pytest.mark.parametrize("name", [each for each in LAYOUTS.every if "method=C" in ROWS[each.values[0]]])
+def test_every_stage_runs_compiled_layers(observed: Measurement, name: str) -> None:
+    assert min(rank["compiled_graphs"] for rank in observed[name]) > 0
 
 
 @pytest.mark.slow

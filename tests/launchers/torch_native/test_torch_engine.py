@@ -92,7 +92,7 @@ TUNED = {"task__name": "finetune"}
         ("C+Z3+O", {}, "it goes with C, F, R, RS, Z2, Z3, L, not with O"),
         ("C+R", {}, None),
         ("F+R", STAGES, None),
-        ("C+F", STAGES, "C has not been tried with it and parallelism.pp: leave C out"),
+        ("C+F+R", STAGES, None),
         ("C+F", {}, None),
         ("Z1", STAGES, "it goes with C, F, R, RS, Z2, Z3, L, not with Z1"),
         ("Naive", {"model__architecture": "qwen3"}, None),
