@@ -9,6 +9,7 @@ from llmexp.schema import HfModel, ModelConfig
 from llmexp.training.config import TrainingConfig
 from llmexp.training.limits import compiled_limit
 from llmexp.training.plan.dims import ParallelDims
+from llmexp.training.plan.float8 import MX
 
 ARCHITECTURES = {"tp": ("llama", "mistral", "qwen3"), "cp": ("llama", "qwen3", "mixtral")}
 METHODS = {"tp": ("C", "F", "R", "RS", "Z2", "Z3", "L"), "cp": ("F", "R", "RS", "Z1", "Z2", "Z3", "O", "L")}
@@ -19,8 +20,8 @@ def uncut(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) ->
     for name in METHODS:
         if dims.degrees[name] == 1:
             continue
-        own = (_matrices if name == "tp" else _sequences)(config, techniques, dims)
-        why = _beyond(config, name) | own | untried(config)
+        own = _matrices(config, techniques, dims) if name == "tp" else _sequences(techniques, dims)
+        why = _beyond(config, name) | own | untried(config, fp8=name == "tp")
         if reason := next((reason for reason, holds in why.items() if holds), None):
             return (
                 compiled_limit(techniques, dims)
@@ -68,13 +69,17 @@ def unread(model: ModelConfig) -> dict[str, bool]:
     return {f"the config.json of model.path={path} is not here: set a folder": architecture_name(model) == "hf"}
 
 
-def untried(config: TrainingConfig) -> dict[str, bool]:
-    """Return what cut matrices, sequences and experts have not been tried with, and whether it is asked for."""
-    optimizer = config.optimizer
+def untried(config: TrainingConfig, *, fp8: bool = False) -> dict[str, bool]:
+    """Return what cut matrices, sequences and experts have not been tried with, and whether it is asked for.
+
+    With `fp8`, products in fp8 have been tried, but for those of blocks that share a scale.
+    """
+    optimizer, precision = config.optimizer, config.precision
+    linears = f"precision.scaling={MX}" if fp8 else f"precision.linears={precision.linears}"
     asked = {
-        f"precision.linears={config.precision.linears}": config.precision.linears is not None,
-        f"precision.qat={config.precision.qat}": config.precision.qat is not None,
-        "precision.parameters=fp16": config.precision.parameters == "fp16",
+        linears: precision.linears is not None and (not fp8 or precision.scaling == MX),
+        f"precision.qat={precision.qat}": precision.qat is not None,
+        "precision.parameters=fp16": precision.parameters == "fp16",
         "kernels.liger=true": config.kernels.liger,
         "memory.activation_offload=true": config.memory.activation_offload,
         "data.seq_len_schedule": bool(config.data.seq_len_schedule),

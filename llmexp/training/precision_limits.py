@@ -74,7 +74,7 @@ def linears_limit(
     wanted, shape, name = config.precision.linears, shape_of(config.model), config.model.name
     if wanted is None:
         return None
-    odd = next(undivided(shape, MULTIPLE), None) if shape and multiplies_fp8(config.hardware) else None
+    odd = next(undivided(shape, MULTIPLE, dims.tp), None) if shape and multiplies_fp8(config.hardware) else None
     scaling, lacking = config.precision.scaling, "multiplies in precision.parameters alone"
     if by_transformer_engine(config):
         lacking = "needs transformer_engine, whose layers llmexp plans and does not run"

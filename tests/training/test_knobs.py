@@ -115,6 +115,10 @@ def plan(*words: str) -> TrainingPlan:
         ([FP8, MX, *WIDE, "data.seq_len=350"], "32 does not divide 350 positions: set data.seq_len=320"),
         ([FP8, MX, *WIDE, "precision.parameters=fp32", "precision.gradients=fp32"], "its products are in bf16"),
         ([FP8, "engine=torch", "hardware=h100", "model=tiny"], "sides 16 divides, and gate_proj, 128 x 344 of model"),
+        (
+            [FP8, *WIDE, "hardware=h100", "parallelism.tp=4", "model.num_kv_heads=4"],
+            "sides 16 divides, and gate_proj, 128 x 88 with parallelism.tp=4, of model=tiny is another",
+        ),
         (["optimizer=lomo", "engine=torch", "precision=fp32", CLIPPED], "each gradient in backward"),
         (["engine=script", "engine.options.command='-m train'", CLIPPED], "engine=script sets neither"),
         (

@@ -19,6 +19,8 @@ MULTIPLE = 16
 # its kernels, compute capability 10.
 MX, MX_BLOCK, MX_ARCHITECTURES = "mxfp8", 32, range(100, 110)
 MEGATRON = "megatron"
+# Tensor parallelism cuts the inputs of these, and the outputs of the others.
+_CUT_BY_INPUTS = ("o_proj", "down_proj")
 # TransformerEngine's recipes, for Megatron: a scale of a matrix by its largest now, or in earlier steps; or of a block.
 TENSORWISE, DELAYED, BLOCKS = "tensorwise", "delayed", (MX, "blockwise")
 TORCHAO = (TENSORWISE, "rowwise", "rowwise_with_gw_hp", MX)
@@ -81,11 +83,12 @@ def mx_limit(config: TrainingConfig) -> str | None:
     return f"precision.scaling={MX}: {reason}" if reason else None
 
 
-def undivided(shape: ModelShape, multiple: int) -> Iterator[str]:
-    """Yield the layers' matrices of which a side is no multiple."""
+def undivided(shape: ModelShape, multiple: int, tp: int = 1) -> Iterator[str]:
+    """Yield the layers' matrices of which a rank's part has a side that is no multiple."""
     for name, (inputs, outputs) in shape.matrices.items():
-        if inputs % multiple or outputs % multiple:
-            yield f"{name}, {inputs} x {outputs}"
+        part = (inputs // tp, outputs) if name in _CUT_BY_INPUTS else (inputs, outputs // tp)
+        if any(side % multiple for side in part):
+            yield "{}, {} x {}".format(name, *part) + f" with parallelism.tp={tp}," * (tp > 1)
 
 
 def _lengths(config: TrainingConfig) -> tuple[int, ...]:

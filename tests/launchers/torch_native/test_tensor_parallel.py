@@ -129,15 +129,44 @@ SHORT = {"L", "L+F+R+Z3, sequence", "L, qwen3, tp 4"}
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=tier(name, {"L, sequence"}, SHORT)) for name in ADAPTED])
 def test_adapters_of_cut_matrices_train_as_on_one_rank(observe: Callable[..., Measurement], name: str) -> None:
-    made = plan(f"{TUNED} {ADAPTED[name]}")
-    whole = " ".join(word for word in ADAPTED[name].split() if word.startswith(("model.", "adapter")))
-    (alone,) = observe({"whole": plan(f"{TUNED} {whole}")}, 1, "updates_worker")["whole"]
-    ranks = observe({name: made}, made.processes, "updates_worker")[name]
+    compare_with_one_rank(observe, f"{TUNED} {ADAPTED[name]}", FP32_TOLERANCE, FP32_TOLERANCE)
+
+
+# Scales are those of whole matrices, so that ranks round as one process does, but for values in the middle of two
+# steps of fp8. Measured: 2e-7 of losses and gradient norms, where such a value differs 2e-4 of norms; with scales of
+# parts 2e-4 of losses, 8e-3 of norms.
+IN_FP8 = {
+    "tensorwise": TP,
+    "tensorwise, R, sequence": f"{SEQUENCE} method=R",
+    "tensorwise, tied, Z3, dp 2": f"parallelism.dp=2 {TP} {TIED} method=Z3",
+    "tensorwise, C+F+R+Z2, sequence": f"{SEQUENCE} method=C+F+R+Z2",
+    "rowwise": f"{TP} precision.scaling=rowwise",
+    "rowwise, F+R+Z3, sequence": f"{SEQUENCE} precision.scaling=rowwise method=F+R+Z3",
+    "rowwise, C": f"{TP} precision.scaling=rowwise method=C",
+    "rowwise, qwen3, tp 4": f"parallelism.tp=4 {QWEN} model.num_kv_heads=4 precision.scaling=rowwise",
+    "weights' gradients in fp32": f"{TP} precision.scaling=rowwise_with_gw_hp method=Z3",
+}
+OF_LOSSES, OF_NORMS = 2e-5, 1e-3
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=tier(name, {"tensorwise"}, IN_FP8)) for name in IN_FP8])
+def test_products_in_fp8_of_cut_matrices_round_as_on_one_rank(observe: Callable[..., Measurement], name: str) -> None:
+    pytest.importorskip("torchao")
+    compare_with_one_rank(observe, f"precision=fp32 precision.linears=fp8 {IN_FP8[name]}", OF_LOSSES, OF_NORMS)
+
+
+def compare_with_one_rank(observe: Callable[..., Measurement], words: str, of_losses: float, of_norms: float) -> None:
+    """Hold ranks against one that trains the same without parallel degrees, and their bytes against the plan."""
+    made, parallel = plan(words), ("parallelism.", "method=")
+    alone_words = " ".join(word for word in words.split() if not word.startswith(parallel))
+    whole = plan(f"{alone_words} method=L" if "task=finetune" in words else alone_words)
+    (alone,) = observe({"whole": whole}, 1, "updates_worker")["whole"]
+    ranks = observe({"cut": made}, made.processes, "updates_worker")["cut"]
     mean = [sum(step) / len(ranks) for step in zip(*(rank["loss"] for rank in ranks), strict=True)]
-    assert mean == pytest.approx(alone["loss"], rel=FP32_TOLERANCE)
+    assert mean == pytest.approx(alone["loss"], rel=of_losses)
     for rank in ranks:
-        assert rank["gradient_norm"] == pytest.approx(alone["gradient_norm"], rel=FP32_TOLERANCE)
-        assert rank["first"] == pytest.approx(alone["first"], rel=FP32_TOLERANCE)
+        assert rank["gradient_norm"] == pytest.approx(alone["gradient_norm"], rel=of_norms)
+        assert rank["first"] == pytest.approx(alone["first"], rel=of_norms)
     assert made.memory is not None
     for kind in ("parameters", "gradients", "optimizer"):
         assert {rank["state"][kind] for rank in ranks} == {getattr(made.memory, kind).device}, kind

@@ -81,6 +81,7 @@ def test_what_it_cannot_do_is_a_skip_with_the_reason(
 STAGES = {"parallelism": {"dp": 1, "tp": 2, "pp": 2}, "batch": {"micro": 1, "accumulation": 2}}
 TENSOR = "engine=torch with parallelism.tp=2: "
 TUNED = {"task__name": "finetune"}
+FP8 = PRECISION | {"linears": "fp8", "scaling": "tensorwise"}
 
 
 @pytest.mark.parametrize(
@@ -105,6 +106,8 @@ TUNED = {"task__name": "finetune"}
         ),
         ("Naive", {"model__target": "package.Model"}, "it takes models of architecture llama, qwen3, not"),
         ("Naive", {"model__tie_embeddings": True}, None),
+        ("C+F+R+Z3", {"precision": FP8}, None),
+        ("Naive", {"precision": FP8 | {"scaling": "mxfp8"}}, "it has not been tried with precision.scaling=mxfp8"),
         (
             "Naive",
             {"memory": {"activation_offload": True}},
@@ -138,6 +141,11 @@ KIND = "parallelism__cp_kind"
             "Z3: engine=torch does not shard",
         ),
         ("Z3", {"parallelism__shard": 1}, None),
+        (
+            "Naive",
+            {"precision": FP8, "parallelism": {"dp": 1, "cp": 2, "tp": 2}},
+            SEQUENCES + "it has not been tried with precision.linears=fp8: leave that out",
+        ),
         ("Naive", {"model__target": "package.Model"}, SEQUENCES + "it takes models of architecture llama, qwen3"),
         (
             "Naive",
