@@ -11,8 +11,8 @@ from llmexp.training.limits import compiled_limit
 from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.float8 import MX
 
-ARCHITECTURES = {"tp": ("llama", "mistral", "qwen3"), "cp": ("llama", "qwen3", "mixtral")}
-METHODS = {"tp": ("C", "F", "R", "RS", "Z2", "Z3", "L"), "cp": ("F", "R", "RS", "Z1", "Z2", "Z3", "O", "L")}
+ARCHITECTURES = {"tp": ("llama", "qwen3"), "cp": ("llama", "qwen3", "mixtral")}
+METHODS = {"tp": ("C", "F", "R", "RS", "Z1", "Z2", "Z3", "L"), "cp": ("F", "R", "RS", "Z1", "Z2", "Z3", "O", "L")}
 
 
 def uncut(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:

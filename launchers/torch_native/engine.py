@@ -145,11 +145,9 @@ class TorchEngine(TrainingEngine):
         native: dict[str, Any] = {"distributed_data_parallel": replicas} if averages else {}
         if dims.schedule:
             native = {"schedule": {"schedule_name": CLASSES[dims.schedule]}}
-        return (
-            float8_options(config)
-            | native
-            | ({"zero_redundancy_optimizer": {"parameters_as_bucket_view": True}} if techniques.zero_stage == 1 else {})
-        )
+        if techniques.zero_stage == 1 and dims.tp == 1:
+            native |= {"zero_redundancy_optimizer": {"parameters_as_bucket_view": True}}
+        return float8_options(config) | native
 
     def command(self, config: TrainingConfig, dims: ParallelDims) -> Command:
         """Return the command that starts one rank per device."""

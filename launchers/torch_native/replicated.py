@@ -17,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from llmexp.launchers.models import assembly
 from llmexp.launchers.models.accumulating import FusedAccumulation
+from llmexp.launchers.torch_native.partitioned import PartitionedOptimizer
 from llmexp.launchers.torch_native.wrapped import WrappedModel
 from llmexp.launchers.training.optimizer_state import local
 from llmexp.measure.dtypes import torch_dtype
@@ -75,11 +76,14 @@ def optimizer(
     parameters: list[nn.Parameter] | list[dict[str, Any]],
     replicas: distributed.ProcessGroup | None = None,
 ) -> torch.optim.Optimizer:
-    """Build the optimizer of whole parameters; with Z1 its states are divided over `replicas`.
+    """Build the optimizer of whole or cut parameters; with Z1 its states are divided over `replicas`.
 
     None stands for all ranks.
     """
     make = partial(_local, plan)
+    if plan.dims.tp > 1 and plan.techniques.zero_stage == 1:
+        assert replicas is not None
+        return PartitionedOptimizer(parameters, make, replicas)  # type: ignore[arg-type]
     options = plan.engine_config.get("zero_redundancy_optimizer")
     if options is None:
         return make(parameters)

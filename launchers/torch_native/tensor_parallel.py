@@ -46,7 +46,7 @@ class TensorParallel(WrappedModel):
         self.model_class = assembly.class_name(model)
         self.module = materialize_parts(model, weights_of(plan.config)(model), plan, mesh[TENSOR], device)
         self.model = self.module
-        self.optimizer = optimizer(plan, assembly.trained_groups(plan, self.module))
+        self.optimizer = optimizer(plan, assembly.trained_groups(plan, self.module), self._replicas)
 
     def begin_pass(self, *, last: bool) -> None:
         """Do nothing: gradients stay on their rank until `average`."""

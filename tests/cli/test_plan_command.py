@@ -163,9 +163,9 @@ def test_degrees_that_cannot_be_are_named_and_the_others_are_planned(llmexp):
 
 
 def test_a_layout_that_is_skipped_is_not_said_to_fit(llmexp):
-    words = ("plan", "model=7b", "hardware=h100", "engine=torch", "parallelism.dp=1", "method=Z1")
+    words = ("plan", "model=7b", "hardware=h100", "engine=torch", "parallelism.dp=1", "kernels.liger=true")
     _, alone, _ = llmexp(*words, "parallelism.tp=2")
-    assert alone.splitlines()[1].startswith("  skipped    engine=torch with parallelism.tp=2: it goes with C, F, R, RS")
+    assert alone.splitlines()[1].startswith("  skipped    engine=torch with parallelism.tp=2: it has not been tried")
     _, table, _ = llmexp(*words, "parallelism.tp=1,2")
     too_large, skipped = [line.split() for line in table.splitlines()[2:4]]
     assert "no" in too_large

@@ -129,7 +129,7 @@ class Layouts:
     def compare_state(self, observed: Measurement, name: str) -> None:
         """Hold the bytes of the ranks with the fullest stages against the plan; the ranks of a stage are alike.
 
-        ZeroRedundancyOptimizer shares out whole parameters, so that only its parts differ.
+        Z1 shares out whole parameters, so that its parts differ, and copies of their gradients.
         """
         made, ranks = self.plan(name), observed[name]
         assert made.memory is not None
@@ -138,5 +138,5 @@ class Layouts:
             held = [rank["state"][kind] for rank in ranks]
             stages = [held[first : first + a_stage] for first in range(0, len(held), a_stage)]
             assert max(map(sum, stages)) == a_stage * getattr(made.memory, kind).device, kind
-            assert all(len({*stage}) == 1 for stage in stages) or ("Z1" in name and kind == "optimizer")
+            assert all(len({*stage}) == 1 for stage in stages) or ("Z1" in name and kind != "parameters")
         assert {rank["state"].get("gathered", 0) for rank in ranks} == {made.memory.gathered}

@@ -109,6 +109,7 @@ RUNS = {
     ("torch", 1, "F+R", f"{MIXED} {CUT} {LONGER}"): 0,
     ("torch", 4, "F+R+Z3", f"{MIXED} {TIED}"): 0,
     ("torch", 4, "F+Z2", f"{MIXED} {TIED}"): 0,
+    ("torch", 4, "F+Z1", f"{MIXED} {CUT}"): 0,
     ("deepspeed", 1, "Naive", PURE): 0,
     # It reads from each gradient whether it is finite, and then two norms and a flag.
     ("deepspeed", 1, "F", MIXED): TENSORS + 3,

@@ -70,6 +70,8 @@ ROWS = {
     "dp tp cp, F+R+Z3": f"{grid(dp=2, tp=2, cp=2)} {SEQUENCE} method=F+R+Z3",
     "dp tp cp": f"{grid(dp=2, tp=2, cp=2)} {ULYSSES}",
     "dp tp pp": f"{grid(dp=2, tp=2, pp=2)} {SEQUENCE} method=F+R",
+    "dp tp pp, Z1": f"{grid(dp=2, tp=2, pp=2)} {SEQUENCE} method=F+Z1",
+    "tp cp, Z1": f"{TP_CP} method=Z1",
     "dp cp pp, Z1": f"{grid(dp=2, cp=2, pp=2)} method=Z1",
     "tp cp pp": f"{THREE} {SEQUENCE} method=F+R data.pack=false",
     "tp cp pp, zbv": f"{THREE} {ULYSSES} {schedule('zbv', 2)}",
