@@ -11,7 +11,7 @@ from llmexp.training.limits import compiled_limit
 from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.float8 import MX
 
-ARCHITECTURES = {"tp": ("llama", "qwen3"), "cp": ("llama", "qwen3", "mixtral")}
+ARCHITECTURES = {"tp": ("llama", "mistral", "qwen3"), "cp": ("llama", "qwen3", "mixtral")}
 METHODS = {"tp": ("C", "F", "R", "RS", "Z1", "Z2", "Z3", "L"), "cp": ("F", "R", "RS", "Z1", "Z2", "Z3", "O", "L")}
 
 
@@ -20,7 +20,7 @@ def uncut(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) ->
     for name in METHODS:
         if dims.degrees[name] == 1:
             continue
-        own = _matrices(config, techniques, dims) if name == "tp" else _sequences(techniques, dims)
+        own = (_matrices if name == "tp" else _sequences)(config, techniques, dims)
         why = _beyond(config, name) | own | untried(config, fp8=name == "tp")
         if reason := next((reason for reason, holds in why.items() if holds), None):
             return (

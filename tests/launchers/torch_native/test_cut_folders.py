@@ -36,6 +36,7 @@ SIZES = {
 }
 KINDS: dict[str, PreTrainedConfig] = {
     "llama": LlamaConfig(**SIZES, architectures=["LlamaForCausalLM"]),
+    "tied": Qwen3Config(**SIZES | {"tie_word_embeddings": True}, head_dim=16),
     "mistral": MistralConfig(**SIZES, sliding_window=24),
     "qwen3": Qwen3Config(**SIZES, head_dim=16),
     "qwen3_moe": Qwen3MoeConfig(
@@ -50,6 +51,7 @@ LAYOUTS = {
     "llama, cp": "parallelism.cp=2",
     "mistral, tp": "parallelism.tp=2",
     "qwen3, tp": "parallelism.tp=2",
+    "tied, tp, Z2": "parallelism.tp=2 method=Z2",
     "qwen3_moe, ep": "parallelism.dp=2 parallelism.ep=2",
 }
 

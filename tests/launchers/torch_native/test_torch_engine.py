@@ -104,7 +104,7 @@ FP8 = PRECISION | {"linears": "fp8", "scaling": "tensorwise"}
             TUNED | {"adapter": {"dropout": 0.1}},
             "its ranks would drop different inputs by adapter.dropout=0.1: set it",
         ),
-        ("Naive", {"model__target": "package.Model"}, "it takes models of architecture llama, qwen3, not"),
+        ("Naive", {"model__target": "package.Model"}, "it takes models of architecture llama, mistral, qwen3, not"),
         ("Naive", {"model__tie_embeddings": True}, None),
         ("C+F+R+Z3", {"precision": FP8}, None),
         ("Naive", {"precision": FP8 | {"scaling": "mxfp8"}}, "it has not been tried with precision.scaling=mxfp8"),
