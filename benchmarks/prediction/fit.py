@@ -62,6 +62,8 @@ _SHARED = {
 }
 # A machine without runs of its own has the mean of these over the fitted ones.
 _TYPICAL = ("launch_s", "host_s_per_parameter", "host_zero3", "fetch_s", "zero3_layer_s")
+# Hosts of cards that a switch links are servers of data centers; those of cards on PCIe take longer.
+_SWITCHED, _OF_HOSTS = ("a800",), ("host_s_per_parameter",)
 
 
 @dataclass(frozen=True)
@@ -196,11 +198,12 @@ def _unfitted() -> dict[str, Any]:
     known = deepcopy(constants())
     for rate in _TYPICAL:
         known["typical"][rate] = float(np.exp(np.mean(np.log(list(_OWN[rate][1].values())))))
+    known["switched"] = {rate: _OWN[rate][1][_SWITCHED] for rate in _OF_HOSTS}
     return known
 
 
 def known_of(constants_: Sequence[Constant], logs: Vector) -> dict[str, Any]:
-    """Return what is carried, with these constants; a typical machine is the mean of the fitted ones."""
+    """Return what is carried, with these constants."""
     known = deepcopy(constants())
     for one, log in zip(constants_, logs, strict=True):
         value = float(f"{np.exp(log):.4g}")
@@ -208,16 +211,24 @@ def known_of(constants_: Sequence[Constant], logs: Vector) -> dict[str, Any]:
             known["hardware"].setdefault(machine, {})[one.rate] = value
         if not one.machines:
             known["shared"][one.rate] = value
-    for rate in _TYPICAL:
-        of_machines = [np.log(rates[rate]) for rates in known["hardware"].values() if rate in rates]
-        known["typical"][rate] = float(f"{np.exp(np.mean(of_machines)):.4g}")
-    return known
+    return known | _means(known)
 
 
 def without_platform(known: Mapping[str, Any], platform: Sequence[str]) -> dict[str, Any]:
     """Return constants as they would be had nobody ever measured these machines."""
     left = deepcopy(dict(known))
     left["hardware"] = {name: rates for name, rates in known["hardware"].items() if name not in platform}
+    return left | _means(left)
+
+
+def _means(known: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Return the rates of a machine without runs of its own: means of the fitted ones, of hosts by their kind."""
+    made: dict[str, dict[str, float]] = {"typical": dict(known["typical"]), "switched": {}}
     for rate in _TYPICAL:
-        left["typical"][rate] = float(np.exp(np.mean([np.log(rates[rate]) for rates in left["hardware"].values()])))
-    return left
+        logs = {name: float(np.log(rates[rate])) for name, rates in known["hardware"].items() if rate in rates}
+        kinds = {"switched": [logs[name] for name in _SWITCHED if name in logs and rate in _OF_HOSTS]}
+        kinds["typical"] = [log for name, log in logs.items() if not kinds["switched"] or name not in _SWITCHED]
+        for kind, of_machines in kinds.items():
+            if of_machines:
+                made[kind][rate] = float(f"{np.exp(np.mean(of_machines)):.4g}")
+    return made

@@ -110,7 +110,9 @@ def rates_of(plan: TrainingPlan, known: Mapping[str, Any] | None = None) -> tupl
     products, links = plan.config.precision.products, known["links"]
     peak = hardware.peak_flops_per_s[products]
     here = (None if own or judged else card_rates(plan)) or ({}, "")
-    rates = known["typical"] | carried | known["shared"] | own | _links(plan, links, own.get("link_bytes_per_s"))
+    is_switched = (hardware.interconnect_bandwidth_bytes_per_s or 0.0) >= links["switched_from"]
+    typical = known["typical"] | (known["switched"] if is_switched else {})
+    rates = typical | carried | known["shared"] | own | _links(plan, links, own.get("link_bytes_per_s"))
     rates |= here[0]
     changed = changed_numbers(hardware)
     rates |= {
