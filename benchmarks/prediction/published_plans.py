@@ -44,6 +44,8 @@ _OF_RECIPES = "optimizer states, sequences and stages by its recipes"
 _SCALING = {"gradients of weights in bf16": "rowwise_with_gw_hp", "scaled by row": "rowwise"}
 _COPIED = "sharded inside groups of cards and copied over these"
 _HOPPER = ("h100", "h100_96gb", "h200", "h800")
+# What notes say of kernels: as many are fused as Liger fuses, and attention is the one of arXiv 2407.08608.
+_LIKE_LIGER, _FOR_HOPPER = "MLP and loss in fused kernels", "FlashAttention-3"
 _MEGATRON = ("megatron", "nemo")
 _TITAN, _BY_LAYERS = "torchtitan", "recomputation by layers"
 # The first FlashAttention reaches 25 to 40 % of an A100's peak (arXiv 2307.08691, abstract); this is the middle.
@@ -115,9 +117,6 @@ def words_and_assumptions(row: Row) -> tuple[list[str], list[str]]:
 
 
 def _precision(row: Row, assumed: list[str]) -> list[str]:
-    if row.precision == "fp16":
-        assumed.append("fp16 as bf16, both with fp32 master weights")
-        return ["precision=bf16_mixed"]
     if row.precision == "mxfp8":
         return ["precision=fp8", "precision.scaling=mxfp8"]
     if row.precision == "fp8" and engine_of(row) == "megatron":
@@ -246,11 +245,12 @@ def _sharded(row: Row, assumed: list[str]) -> list[str]:
 def _kernels(row: Row) -> list[str]:
     """Return the kernels of other programs: LayerNorm is one, and fused attention is FlashAttention-2 but in Megatron.
 
-    So is torch's own, and no row says that it had a kernel for Hopper.
+    So is torch's own. A kernel for Hopper is one that the source names.
     """
+    outside = engine_of(row) != "megatron"
     # A plain LayerNorm and GELU are single kernels, as Liger's are, where llmexp's models have several.
-    fused = ["kernels.liger=true"] * (row.family == "gpt" and engine_of(row) != "megatron")
-    old = row.flash != "no" and engine_of(row) != "megatron"
+    fused = ["kernels.liger=true"] * (outside and (row.family == "gpt" or _LIKE_LIGER in row.note))
+    old = outside and row.flash != "no" and _FOR_HOPPER not in row.note
     return fused + ["kernels.flash=fa2"] * (old and row.hardware in _HOPPER)
 
 

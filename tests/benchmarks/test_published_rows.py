@@ -186,11 +186,26 @@ def test_what_a_source_does_not_say_is_named(made_up) -> None:
     }
 
 
-def test_fp16_is_planned_as_bf16_and_says_so(made_up) -> None:
-    half = planned(replace(made_up, precision="fp16"))
+def test_fp16_is_planned_as_itself_so_that_older_cards_have_plans(made_up) -> None:
+    half = planned(replace(made_up, precision="fp16", hardware="v100"))
     assert half.plan
-    assert half.plan.config.precision.name == "bf16_mixed"
-    assert half.assumed == ("fp16 as bf16, both with fp32 master weights",)
+    assert half.plan.config.precision.name == "fp16"
+    assert half.assumed == ()
+    (one,) = judged([half.row])
+    assert one.error is not None
+
+
+def test_kernels_are_those_that_a_source_names(made_up) -> None:
+    said = "norm, MLP and loss in fused kernels; attention by FlashAttention-3"
+    plain, named = (
+        planned(replace(made_up, hardware="h200")).plan,
+        planned(replace(made_up, hardware="h200", note=said)).plan,
+    )
+    assert plain
+    assert named
+    assert (plain.config.kernels.flash, plain.config.kernels.liger) == ("fa2", False)
+    assert named.config.kernels.flash != "fa2"
+    assert named.config.kernels.liger
 
 
 @pytest.mark.parametrize(
