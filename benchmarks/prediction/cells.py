@@ -38,11 +38,17 @@ class Cell:
     odd: bool = False
     attention_share: float | None = None
     """The share of the peak that an attention kernel reaches which no engine here has; None: it has another."""
+    score_bytes: float | None = None
+    """The bytes that forward and backward move for each score, by kernels that no engine here has."""
 
     def rates(self, known: Mapping[str, Any]) -> Rates:
         """Return the rates of its machine by these constants, with the attention that its program had."""
         rates, _ = rates_of(self.plan, known)
-        return replace(rates, attention_share=self.attention_share) if self.attention_share else rates
+        own = {"attention_share": self.attention_share} if self.attention_share else {}
+        if self.score_bytes:
+            # They stream through memory as the fused update does; the schedule adds those of backward by its factor.
+            own["score_bytes"] = self.score_bytes * rates.fused_update / (1 + rates.backward_attention)
+        return replace(rates, **own)
 
     def evidence(self, known: Mapping[str, Any]) -> Evidence:
         """Return what the run tells multipliers by these constants."""

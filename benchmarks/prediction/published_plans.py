@@ -50,6 +50,10 @@ _MEGATRON = ("megatron", "nemo")
 _TITAN, _BY_LAYERS = "torchtitan", "recomputation by layers"
 # The first FlashAttention reaches 25 to 40 % of an A100's peak (arXiv 2307.08691, abstract); this is the middle.
 _ATTENTION = {"attention in Triton": 0.325}
+# Without fused attention Megatron's programs still scale, mask and take the softmax of 16-bit scores in one kernel
+# (Megatron-LM, megatron/fused_kernels). Bytes of a score, forward: written by the product 2, softmax 4, dropout 5 with
+# its mask, read by the next product 2; backward: products 8, dropout 5, softmax 6.
+_FUSED_SCORES = 13.0 + 19.0
 _SHARES = {"": 0.0, "none": 0.0, "full": 1.0}
 _CARDS_OF_A_NODE = 8
 # A plain MLP is planned as a gated one whose three matrices have as many weights, in steps that tp divides.
@@ -72,7 +76,8 @@ class Planned:
         assert self.plan is not None
         step_s = self.plan.amount / (self.row.tokens_per_s_per_device * self.row.devices)
         share = next((share for said, share in _ATTENTION.items() if said in self.row.note), None)
-        return Cell(self.row.source, self.plan, step_s, attention_share=share)
+        scores = _FUSED_SCORES if engine_of(self.row) == "megatron" and self.row.flash == "no" else None
+        return Cell(self.row.source, self.plan, step_s, attention_share=share, score_bytes=scores)
 
     @property
     def skipped(self) -> str:
