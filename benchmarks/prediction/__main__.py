@@ -27,7 +27,8 @@ _HEAD = """\
 #   network_share, host_link_share and node_s are round figures.
 #   peer_share: the median of six all-reduces of seven and eight RTX PRO 6000, 22.2 to 41.7 of 63 GB/s
 #   (github.com/voipmonitor/rtx6kpro, hardware/pcie-bandwidth.md, commit 070506ff9).
-# typical: the geometric mean of the fitted machines, products_share, half_rows and attention apart.
+# typical: the geometric mean of the fitted machines, products_share, half_rows and attention apart; of hosts that of
+#   cards on PCIe. switched: the same of cards that a switch links, whose hosts are those of data centers.
 # intervals: the ends of 90 % intervals of tokens/s as shares of the prediction, and the runs that they come from.
 """
 

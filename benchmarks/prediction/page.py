@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.prediction.blind import blind_sources, words_of_blind
 from benchmarks.prediction.contradictions import BEYOND, least_quantile
 from benchmarks.prediction.judge import CARD_LEFT_OUT, PLATFORMS, PUBLISHED, Judge, Judged
 from benchmarks.prediction.suite import without_contradictions
@@ -150,14 +151,19 @@ def _by_source(judged: Sequence[Judged]) -> Iterator[str]:
         return
     sources = published.by_source
     middle = float(np.median([np.median(one.off) for one in sources.values()]))
+    blind = blind_sources()
+    yield from words_of_blind()
+    yield ""
     yield f"What others published, by source; the median over sources is {100 * middle:.1f} %:"
     yield ""
-    yield "| source | hardware | runs | median error | predicted over measured step, median |"
-    yield "|---|---|---:|---:|---:|"
+    yield "| source | hardware | runs | median error | predicted over measured step, median | blind |"
+    yield "|---|---|---:|---:|---:|---:|"
     for name, one in sources.items():
         cards = ", ".join(sorted({cell.hardware for cell in one.cells}))
         bias = rounded(float(np.exp(np.median(one.errors))))
-        yield f"| {name} | {cards} | {len(one.cells)} | {_percent(one, 0.5)} | {bias} |"
+        found = blind[name].median_error_percent if name in blind else None
+        then = "" if found is None else f"{found:.1f} %"
+        yield f"| {name} | {cards} | {len(one.cells)} | {_percent(one, 0.5)} | {bias} | {then} |"
 
 
 def _worst(one: Judged) -> Iterator[str]:

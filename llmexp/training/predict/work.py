@@ -28,6 +28,8 @@ BF16 = 2
 _EXPERT_LAUNCHES = 0.2
 # Elements that a routed token moves for each of its experts: gathered and scattered, both read and written.
 _MOVES = 4
+# The least columns of the products whose rows are known (rates.py has the source).
+_MEASURED_WIDE = 4096
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Work:
     tokens: float
     """Positions of a pass on a rank: the rows of every product."""
     narrow: float
-    """Parts into which tensor parallelism cuts matrices, which are as much narrower."""
+    """How many times as narrow as measured ones matrices become where tensor parallelism cuts them."""
     expert_narrow: float
     """The same for an expert's matrices."""
     products_flops: float
@@ -143,7 +145,7 @@ def work_of(plan: TrainingPlan) -> Work:
         passes=float(plan.batch.accumulation),
         bubble=bubble_share(dims, plan.batch.accumulation),
         tokens=tokens,
-        narrow=float(dims.tp),
+        narrow=_narrower(layers.hidden_size, dims.tp),
         expert_narrow=float(dims.expert_tensor),
         products_flops=2.0 * tokens * (layers.matrices * share + layers.head / dims.tp * stage.head) - fp8.fp8_flops,
         **vars(fp8),
@@ -189,6 +191,11 @@ def _fp8_of(plan: TrainingPlan, layers: Layers, tokens: float, *, trains: bool) 
     if by_transformer_engine(plan.config):
         return engine_fp8_of(plan, layers, tokens, trains=trains)
     return fp8_work_of(plan, layers, tokens)
+
+
+def _narrower(hidden_size: int, tp: int) -> float:
+    """Return how many times as narrow as measured ones cut matrices become; whole ones count as measured."""
+    return min(float(tp), max(1.0, _MEASURED_WIDE * tp / hidden_size))
 
 
 def _moved_elements(layers: Layers, tokens: float) -> float:
