@@ -29,7 +29,8 @@ _HEAD = """\
 #   (github.com/voipmonitor/rtx6kpro, hardware/pcie-bandwidth.md, commit 070506ff9).
 # typical: the geometric mean of the fitted machines, products_share, half_rows and attention apart; of hosts that of
 #   cards on PCIe. switched: the same of cards that a switch links, whose hosts are those of data centers.
-# intervals: the ends of 90 % intervals of tokens/s as shares of the prediction, and the runs that they come from.
+# intervals: the ends of 90 % intervals of tokens/s as shares of the prediction, and the runs that they come from, or
+#   the sources where the intervals of others hold too few of a source.
 """
 
 

@@ -121,9 +121,10 @@ def _tail(judge: Judge, judged: Judged) -> Iterator[str]:
 
 def _intervals(intervals: Mapping[str, Sequence[float]]) -> Iterator[str]:
     """Yield what a plan's interval is made of."""
-    yield "90 % intervals of tokens/s, as shares of the prediction, by the runs whose errors they come from:"
+    yield "90 % intervals of tokens/s, as shares of the prediction, by the runs whose errors they come from; by the"
+    yield "sources, where the intervals of others hold too few of a source:"
     yield ""
-    yield "| plans | runs | from | to |"
+    yield "| plans | runs or sources | from | to |"
     yield "|---|---:|---:|---:|"
     for group, (low, high, runs) in intervals.items():
         yield f"| {group} | {runs} | {low:.2f} | {high:.2f} |"

@@ -69,7 +69,7 @@ def tail(fitted: Judged, judged: Judged) -> Iterator[Figure]:
 
 
 def intervals(judge: Judge) -> dict[str, list[float]]:
-    """Return the ends of 90 % intervals of tokens/s as shares of the prediction, and the runs that they come from."""
+    """Return the ends of 90 % intervals of tokens/s as shares of the prediction, and the runs or sources behind."""
     by_method, unseen = judge.method_left_out(), judge.platform_left_out(kept=False)
     groups = {
         fitted_group(task): by_method.part(task, [c.task == task for c in by_method.cells])
@@ -78,7 +78,7 @@ def intervals(judge: Judge) -> dict[str, list[float]]:
         other_group(offloads=offloads): unseen.part("", [c.offloads == offloads for c in unseen.cells])
         for offloads in (True, False)
     }
-    published = {kind: _ends_of_sources(part) for kind, part in kinds(judge).items()}
+    published = {kind: [*_ends_of_sources(part), _held_out(part)] for kind, part in kinds(judge).items()}
     return {name: [*_ends(group.errors), len(group.cells)] for name, group in groups.items()} | published
 
 
@@ -99,23 +99,29 @@ def kinds(judge: Judge) -> dict[str, Judged]:
     }
 
 
+def _held_out(part: Judged) -> int:
+    """Return the runs; or the sources, where the intervals of others hold too few: runs of one source err alike."""
+    holds = 100 * held_by_other_sources(part) / len(part.cells)
+    return len(part.cells) if holds >= _HOLDS else len(part.by_source)
+
+
 def held_by_other_sources(part: Judged) -> int:
     """Return how many runs lie in the interval that all sources but their own make."""
     held = 0
     for source, own in part.by_source.items():
-        low, high, _ = _ends_of_sources(part.part("", [cell.table != source for cell in part.cells]))
+        low, high = _ends_of_sources(part.part("", [cell.table != source for cell in part.cells]))
         held += int(((np.exp(own.errors) >= low) & (np.exp(own.errors) <= high)).sum())
     return held
 
 
 def _ends_of_sources(part: Judged) -> list[float]:
-    """Return the 5 % and 95 % quantiles over sources that count alike, however many runs each has, and the runs."""
+    """Return the 5 % and 95 % quantiles over sources that count alike, however many runs each has."""
     sizes = {source: len(own.cells) for source, own in part.by_source.items()}
     weights = np.array([1 / sizes[cell.table] for cell in part.cells])
     order = np.argsort(part.errors)
     speeds, upto = np.exp(part.errors)[order], np.cumsum(weights[order]) / len(sizes)
     low, high = (speeds[min(int(np.searchsorted(upto, share)), len(speeds) - 1)] for share in (0.05, 0.95))
-    return [round(float(low), 3), round(float(high), 3), len(part.cells)]
+    return [round(float(low), 3), round(float(high), 3)]
 
 
 def _ends(errors: Vector) -> list[float]:

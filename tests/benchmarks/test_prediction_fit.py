@@ -11,7 +11,7 @@ from benchmarks.prediction import judge as judge_module
 from benchmarks.prediction.cells import Cell, own_cells
 from benchmarks.prediction.fit import Runs, constants_to_fit, fitted, known_of, starts, without_platform
 from benchmarks.prediction.judge import Judged
-from benchmarks.prediction.suite import _ends, _ends_of_sources, held_by_other_sources
+from benchmarks.prediction.suite import _ends, _ends_of_sources, _held_out, held_by_other_sources
 from tests.planning import make_plan
 
 METHODS = ("Naive", "F", "R", "Z2", "Z3", "Z2+O", "Z3+O", "Q")
@@ -53,7 +53,11 @@ def test_a_platform_that_nobody_measured_is_known_by_the_others() -> None:
     known = known_of([], np.zeros(0))
     left = without_platform(known, ["a800"])
     assert "a800" not in left["hardware"]
-    assert left["typical"]["host_s_per_parameter"] > known["typical"]["host_s_per_parameter"]
+    assert left["typical"]["zero3_layer_s"] < known["typical"]["zero3_layer_s"]
+    # Its host is the only one of a data center.
+    assert known["switched"]["host_s_per_parameter"] < known["typical"]["host_s_per_parameter"]
+    assert left["switched"] == {}
+    assert left["typical"]["host_s_per_parameter"] == known["typical"]["host_s_per_parameter"]
     assert "a800" in known["hardware"]
 
 
@@ -135,10 +139,15 @@ def of_sources(cells, errors: dict[str, list[float]]) -> Judged:
 
 def test_a_source_counts_once_however_many_runs_it_has(cells) -> None:
     many = of_sources(cells, {"large": [1.0] * 990, "slow": [0.5] * 5, "fast": [2.0] * 5})
-    assert _ends_of_sources(many) == [0.5, 2.0, 1000]
+    assert _ends_of_sources(many) == [0.5, 2.0]
     assert many.by_source["slow"].off == pytest.approx([0.5] * 5)
 
 
 def test_a_source_is_held_by_the_others_alone(cells) -> None:
     part = of_sources(cells, {"one": [0.9, 1.1], "two": [0.9, 1.1], "far": [3.0]})
     assert held_by_other_sources(part) == 4
+
+
+def test_sources_that_others_do_not_hold_count_once_each(cells) -> None:
+    alike, apart = {"one": [0.9, 1.0, 1.1], "two": [0.9, 1.0, 1.1]}, {"one": [0.5, 0.6], "two": [2.0, 2.1]}
+    assert [_held_out(of_sources(cells, errors)) for errors in (alike, apart)] == [6, 2]
