@@ -88,7 +88,11 @@ class TorchEngine(TrainingEngine):
         """
         if not _shards(techniques):
             made = replace(super().storage(config, techniques), update=self._update(config, techniques))
-            return replace(made, gradients_stay=made.gradients_stay or self._has_buckets(config))
+            return replace(
+                made,
+                gradients_stay=made.gradients_stay or self._has_buckets(config),
+                update_buffers=0.0 if made.update else _of_tied_embedding(config, techniques),
+            )
         size, on_host = bytes_of(config.precision.master), techniques.offload_optimizer
         moments = moment_bytes(config, techniques) or 0
         reshards = config.engine.options.get("fully_shard", {}).get("reshard_after_forward", techniques.zero_stage == 3)
@@ -152,6 +156,17 @@ class TorchEngine(TrainingEngine):
     def command(self, config: TrainingConfig, dims: ParallelDims) -> Command:
         """Return the command that starts one rank per device."""
         return ranks_of(config, dims.world_size, WORKER)
+
+
+def _of_tied_embedding(config: TrainingConfig, techniques: Techniques) -> float:
+    """Return the bytes of its gradients that exist when all others do, besides one: two, until they are added up.
+
+    With several passes the sum is a third. Where gradients are then copied for the update, that takes more.
+    """
+    units = Units.of(config)
+    if not units.tied or techniques.adapter or config.optimizer.fused_backward:
+        return 0.0
+    return float(units.embedding * bytes_of(config.precision.gradients) * (1 + (config.batch.accumulation > 1)))
 
 
 def _in_ddp(dims: ParallelDims) -> bool:

@@ -106,6 +106,8 @@ RUNS = {
     ("torch", 2, "F", f"{MIXED} {FOUR} {RING} {LONGER}"): 0,
     ("torch", 2, "F+R", f"{MIXED} {FOUR} {LONGER} memory.recompute_layers=2"): 0,
     ("torch", 1, "F", f"{PURE} {TIED}"): 0,
+    ("torch", 1, "F", f"{PURE} {TIED} batch.accumulation=2"): 0,
+    ("torch", 1, "F", f"{PURE} {TIED} parallelism.tp=1 parallelism.sequence=false"): 0,
     ("torch", 1, "F+R", f"{MIXED} {CUT} {LONGER}"): 0,
     ("torch", 4, "F+R+Z3", f"{MIXED} {TIED}"): 0,
     ("torch", 4, "F+Z2", f"{MIXED} {TIED}"): 0,
@@ -199,8 +201,10 @@ def test_the_plan_knows_what_lives_on_the_device_at_the_worst_moment(
     assert 0.999 * fit.state <= most <= 1.05 * (fit.tensors + fit.waste)
 
 
-@pytest.mark.parametrize("run", [slow(run) for run in RUNS if any(each in run[3] for each in (CHUNKED, LONGER, MOE))])
-def test_activations_and_units_of_shared_experts_take_what_the_plan_counts(
+@pytest.mark.parametrize(
+    "run", [slow(run) for run in RUNS if any(each in run[3] for each in (CHUNKED, LONGER, MOE, TIED))]
+)
+def test_activations_shared_experts_and_tied_embeddings_take_what_the_plan_counts(
     observed: Callable[[str], Observed], run: Run
 ) -> None:
     made = plan(*run)
