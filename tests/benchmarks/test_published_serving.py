@@ -23,8 +23,8 @@ UNITS = {
 
 def test_there_are_many_rows_of_many_sources() -> None:
     """A row too many of one source tells less than one of another."""
-    assert len(ROWS) >= 300
-    assert len(Counter(row.source for row in ROWS)) >= 15
+    assert len(ROWS) >= 700
+    assert len(Counter(row.source for row in ROWS)) >= 35
 
 
 def test_rows_are_printed_once() -> None:
@@ -54,9 +54,9 @@ def test_models_have_the_parameters_that_their_names_say(model: str) -> None:
 
 
 def test_few_numbers_are_beyond_the_data_sheet() -> None:
-    """A number that the peaks forbid is left out by this rule, and nothing else is."""
+    """A number that the peaks forbid is left out by this rule, which guesses at lengths, memory and links too."""
     beyond = [row for row in ROWS if row.is_impossible]
-    assert len(beyond) <= 3
+    assert len(beyond) <= 24
 
 
 def test_a_number_beyond_the_data_sheet_is_seen() -> None:
