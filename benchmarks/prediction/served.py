@@ -25,6 +25,7 @@ _MODELS = Path(__file__).with_name("served_models.yaml")
 # Where a source does not print how many tokens it sent or asked for.
 _UNPRINTED = 128
 _MILLI = 1e-3
+_UNLIMITED = 10**6
 # Engines without a scheduler in Python, or without a server.
 _LEAN = (
     "tensorrt_llm",
@@ -72,8 +73,7 @@ class Measured:
     @property
     def is_impossible(self) -> bool:
         """Tell whether the number is beyond the peaks of the device's data sheet, so that it is not what it says."""
-        row, machine = self.row, hardware(self.row["hardware"])
-        ideal = self._printed(replace(self.server(), rates=peaks_of(machine, row["weights"], self.held.cards)))
+        ideal = self._printed(self._ideal_server(), replace(self.load, varied=False))
         return ideal > self.value if self.is_time else ideal < self.value
 
     @property
@@ -103,8 +103,16 @@ class Measured:
         most = most_at_once(row["engine"], machine)
         return Server(self.held, rates, Limits(most, PREFILL, room))
 
-    def _printed(self, server: Server) -> float:
-        found = server.outcome(self.load)
+    def _ideal_server(self) -> Server:
+        """Return a server at the peaks of the data sheet, with all memory that the weights leave."""
+        machine = hardware(self.row["hardware"])
+        peaks = peaks_of(machine, self.row["weights"], self.held.cards)
+        rates = replace(peaks, link_per_s=float(machine.interconnect_bandwidth_bytes_per_s or 1.0))
+        room = float(machine.memory_bytes or 0) - self.held.weights_bytes
+        return Server(self.held, rates, Limits(_UNLIMITED, PREFILL, room))
+
+    def _printed(self, server: Server, load: Load | None = None) -> float:
+        found = server.outcome(load or self.load)
         return found.in_flight / found.spent.whole if self.metric == "decode" else self._of(found)
 
     def _of(self, found: LoadOutcome) -> float:
