@@ -5,17 +5,20 @@ A request lives for as many iterations as it has output tokens. In some of these
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil, exp
+from math import ceil, exp, log
 
 from llmexp.serving.predict.held import Held
 from llmexp.serving.predict.iteration import Iteration, IterationTime, iteration_time
 from llmexp.serving.predict.rates import Rates
 
-# Lengths that vary are taken to be exponential, cut at so many times their mean.
+# Lengths of a burst that vary are taken to be exponential, cut at so many times their mean.
 _LONGEST, _PARTS = 7.0, 10
 # Bursts of so many full batches are endless loads.
 _MANY = 5.0
+# Requests in flight are known to this share of them, after at most so many steps.
+_CLOSED, _STEPS = 1e-9, 50
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,8 @@ class Limits:
     cache_bytes: float
 
     def at_once(self, held: Held, load: Load) -> float:
-        """Return the most requests at a time that have room to grow; with more, some push others out."""
-        each = held.cache_bytes(load.prompt + load.output)
+        """Return the most requests at a time: on average each has half of its output, and needs room for no more."""
+        each = held.cache_bytes(load.prompt + load.output / 2)
         return max(1.0, min(float(self.requests), self.cache_bytes / each))
 
 
@@ -93,15 +96,12 @@ class Server:
             waited = (load.requests or 0) / 2 * (1 / highest - 1 / rate)
             return _later(found, waited)
         # Little's law: a request shares its iterations with all others in flight, itself beside them.
-        low, high = 0.0, most
-        for _ in range(30):
-            middle = (low + high) / 2
-            low, high = (middle, high) if rate * self._life_s(load, min(1 + middle, most)) > middle else (low, middle)
-        return self._made(load, min(1 + low, most), rate, saturated=False)
+        others = _crossing(lambda others: rate * self._life_s(load, min(1 + others, most)) - others, most)
+        return self._made(load, min(1 + others, most), rate, saturated=False)
 
     def _closed(self, load: Load, sent: float, most: float) -> LoadOutcome:
         in_flight = min(sent, most)
-        rate = in_flight / self._life_s(load, in_flight)
+        rate = in_flight / self._life_s(load, in_flight) * _full_share(load, in_flight)
         found = self._made(load, in_flight, rate, saturated=sent > most)
         return _later(found, (sent - in_flight) / rate)
 
@@ -122,7 +122,7 @@ class Server:
         if not load.varied:
             return self._life_s(load, requests)
         reading = self._life_s(load, requests) - load.output * self._decode(load, requests).whole
-        width = _LONGEST * load.output / _PARTS
+        width = min(_LONGEST, _harmonic(requests)) * load.output / _PARTS
         steps = ((part + 0.5) * width for part in range(_PARTS))
         left = (max(1.0, requests * exp(-step / load.output)) for step in steps)
         return max(reading, 0.0) + sum(width * self._decode(load, each).whole for each in left)
@@ -159,6 +159,39 @@ class Server:
     def _iteration(self, load: Load, decoding: float, prefill: float) -> IterationTime:
         work = Iteration(decoding, load.prompt + load.output / 2, prefill, load.prompt)
         return iteration_time(self.held, self.rates, work)
+
+
+def _full_share(load: Load, in_flight: float) -> float:
+    """Return the mean share of a closed load in flight: its last requests have no followers.
+
+    Of so many lengths that are uniform up to twice their mean, the longest is expected at 2 n / (n + 1) means.
+    """
+    if not load.varied or not load.requests or load.requests < in_flight:
+        return 1.0
+    rounds, longest = load.requests / in_flight, 2 * in_flight / (in_flight + 1)
+    return rounds / (rounds - 1 + longest)
+
+
+def _harmonic(count: float) -> float:
+    """Return 1 + 1/2 + ... + 1/count, the longest of so many exponential lengths in means (Euler and Maclaurin)."""
+    return log(count) + 0.5772 + 1 / (2 * count) - 1 / (12 * count**2) if count > 1 else 1.0
+
+
+def _crossing(gap: Callable[[float], float], high: float) -> float:
+    """Return where a gap that is open at 0 closes, at most at `high`: regula falsi, in the way of Illinois."""
+    low, at_low, at_high = 0.0, gap(0.0), gap(high)
+    middle, moved = high, ""
+    for _ in range(_STEPS if at_high < 0 else 0):
+        middle = (low * at_high - high * at_low) / (at_high - at_low)
+        found = gap(middle)
+        if abs(found) < _CLOSED * (1 + middle):
+            break
+        # An end that stays twice counts half, or it would never move.
+        if found > 0:
+            low, at_low, at_high, moved = middle, found, at_high / (2 if moved == "low" else 1), "low"
+        else:
+            high, at_high, at_low, moved = middle, found, at_low / (2 if moved == "high" else 1), "high"
+    return middle
 
 
 def _later(found: LoadOutcome, waited_s: float) -> LoadOutcome:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llmexp.record.memory import Fit
 from llmexp.serving.plan.serving_plan import ServingPlan
-from llmexp.serving.predict.limits import BESIDES, memory_share
+from llmexp.serving.predict.limits import besides, memory_share
 from llmexp.serving.predict.prediction import held_of
 from llmexp.serving.predict.unpredicted import reason
 
@@ -18,9 +18,10 @@ def served_fit(plan: ServingPlan) -> Fit | None:
         return None
     part, hardware = held_of(plan), plan.config.hardware
     weights, request = round(part.weights_bytes), round(part.cache_bytes(plan.positions))
+    beside = besides(hardware)
     return Fit(
         state=weights,
-        rest=BESIDES + request,
+        rest=beside + request,
         capacity=round(memory_share(plan.config.engine.options) * float(hardware.memory_bytes or 0)),
-        parts={"weights": weights, "a request's keys and values": request, "computing": BESIDES},
+        parts={"weights": weights, "a request's keys and values": request, "computing": beside},
     )

@@ -58,9 +58,19 @@ def iteration_time(held: Held, rates: Rates, work: Iteration) -> IterationTime:
     hidden = held.layers * held.hidden * _HALF * rows
     elementwise = hidden * rates.elementwise / rates.memory_per_s
     device = (products, cache, _attention(held, rates, work), elementwise, _communication(held, rates, rows))
-    waiting = max(held.layers * rates.eager_layer_s - sum(device), 0.0)
-    host = held.layers * rates.layer_s + rates.step_s + rates.request_s * sampled + waiting
+    layers = held.layers * rates.layer_s + held.expert_layers * rates.expert_layer_s
+    layers += held.latent_layers * rates.latent_layer_s
+    waiting = max(_launching(held, rates, work) - sum(device), 0.0)
+    host = layers + rates.step_s + rates.request_s * sampled + waiting
     return IterationTime(*device, host)
+
+
+def _launching(held: Held, rates: Rates, work: Iteration) -> float:
+    """Return the seconds in which the host starts all kernels one by one; 0 where a graph starts them."""
+    eager = held.layers * rates.eager_layer_s
+    if not work.prefill:
+        return eager
+    return max(eager, held.layers * rates.prompt_layer_s + held.expert_layers * rates.prompt_expert_layer_s)
 
 
 def longer(one: float, other: float, sharp: float) -> float:

@@ -47,8 +47,16 @@ class Rates:
     """How often an element of the hidden state is read or written in a layer."""
     layer_s: float
     """Of a layer's kernels besides what they read and compute."""
+    expert_layer_s: float
+    """What a layer with experts takes besides: its router, and the sorting of tokens by expert."""
+    latent_layer_s: float
+    """What attention to latents takes besides: more and smaller products."""
     eager_layer_s: float
     """Host time of a layer without graphs; 0 with them."""
+    prompt_layer_s: float
+    """The same in iterations that read prompts, whose many lengths no graph has."""
+    prompt_expert_layer_s: float
+    """What it is more with experts."""
     step_s: float
     """Of an iteration: scheduling, sampling, and sending tokens."""
     request_s: float
@@ -93,10 +101,14 @@ def rates_of(
         attention_half_length=own["attention_half_length"],
         elementwise=one["elementwise"],
         layer_s=one["layer_s"],
+        expert_layer_s=one["expert_layer_s"],
+        latent_layer_s=one["latent_layer_s"],
         eager_layer_s=one["eager_layer_s"] if loop == "eager" else 0.0,
+        prompt_layer_s=0.0 if loop == "lean" else one["prompt_layer_s"],
+        prompt_expert_layer_s=0.0 if loop == "lean" else one["prompt_expert_layer_s"],
         step_s=one[f"{family}_step_s"],
         request_s=one[f"{family}_request_s"],
-        all_reduce_s=one["all_reduce_s"],
+        all_reduce_s=one["all_reduce_s" if _is_switched(hardware) else "pcie_all_reduce_s"],
         link_per_s=_link(hardware, cards, one["link_share"]),
         first_token_s=one[f"{family}_first_token_s"],
         sharp=_SHARP,
@@ -116,7 +128,11 @@ def peaks_of(hardware: HardwareConfig, weights: str, cards: int) -> Rates:
         attention_half_length=0.0,
         elementwise=0.0,
         layer_s=0.0,
+        expert_layer_s=0.0,
+        latent_layer_s=0.0,
         eager_layer_s=0.0,
+        prompt_layer_s=0.0,
+        prompt_expert_layer_s=0.0,
         step_s=0.0,
         request_s=0.0,
         all_reduce_s=0.0,
@@ -146,11 +162,16 @@ def _carried(architecture: str) -> dict[str, float]:
     return {name: by[architecture] for name, by in constants()["carried"].items() if architecture in by}
 
 
+def _is_switched(hardware: HardwareConfig) -> bool:
+    """Tell whether devices reach each other by other links than PCIe."""
+    return float(hardware.interconnect_bandwidth_bytes_per_s or 1.0) >= constants()["links"]["switched_from"]
+
+
 def _link(hardware: HardwareConfig, cards: int, share: float) -> float:
     """Return the bytes a device sends in a second; cards on PCIe without peer access go through the host's memory."""
     links = constants()["links"]
     bandwidth = float(hardware.interconnect_bandwidth_bytes_per_s or 1.0)
-    if bandwidth >= links["switched_from"]:
+    if _is_switched(hardware):
         return bandwidth * share
     if hardware.peer_access:
         return bandwidth * float(links["peer_share"])

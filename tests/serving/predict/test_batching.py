@@ -10,7 +10,7 @@ import pytest
 from benchmarks.prediction.served import architecture, hardware
 from llmexp.serving.predict.batching import Limits, Load, LoadOutcome, Server
 from llmexp.serving.predict.held import Formats, held
-from llmexp.serving.predict.limits import cache_room
+from llmexp.serving.predict.limits import besides, cache_room
 from llmexp.serving.predict.rates import rates_of
 
 LOAD = Load(prompt=500, output=200)
@@ -81,7 +81,7 @@ def test_throughput_is_never_above_what_the_devices_compute(model, machine, card
 
 def test_the_cache_bounds_how_many_requests_run() -> None:
     roomy = server(most=10_000)
-    tight = replace(roomy, limits=replace(roomy.limits, cache_bytes=10 * roomy.held.cache_bytes(700)))
+    tight = replace(roomy, limits=replace(roomy.limits, cache_bytes=10 * roomy.held.cache_bytes(600)))
     assert together(1000, tight).in_flight == pytest.approx(10)
     assert together(1000, tight).output_tokens_per_s < together(1000, roomy).output_tokens_per_s
     assert together(1000, server(most=32)).in_flight == 32
@@ -99,6 +99,36 @@ def test_a_burst_of_equal_requests_nears_the_endless_load() -> None:
     endless = server().outcome(LOAD).output_tokens_per_s
     some, many = (server().outcome(replace(LOAD, requests=count)).output_tokens_per_s for count in (50, 100_000))
     assert some < many == pytest.approx(endless)
+
+
+def test_a_burst_of_one_request_lasts_one_length() -> None:
+    one, two = (server().outcome(replace(LOAD, requests=count, varied=True)) for count in (1, 2))
+    assert 1 / one.requests_per_s == pytest.approx(one.life_s, rel=0.05)
+    assert 2 / two.requests_per_s == pytest.approx(1.5 * two.life_s, rel=0.05)
+
+
+def test_a_closed_load_runs_out_at_its_end() -> None:
+    """Of 80 requests by 16, printed means of those in flight are 13.5 to 14.5 (sgl-cookbook)."""
+    load = replace(LOAD, varied=True, concurrency=16)
+    endless, some, more = (server().outcome(replace(load, requests=count)) for count in (None, 80, 800))
+    assert 13 < 16 * some.requests_per_s / endless.requests_per_s < 14.5
+    assert some.requests_per_s < more.requests_per_s < endless.requests_per_s
+    equal = replace(load, varied=False)
+    assert server().outcome(replace(equal, requests=80)).requests_per_s == endless.requests_per_s
+
+
+def test_requests_in_flight_fill_the_cache_by_half_of_their_outputs_on_average() -> None:
+    made = server(most=10_000)
+    tight = replace(made, limits=replace(made.limits, cache_bytes=10 * made.held.cache_bytes(500 + 1000)))
+    found = tight.outcome(Load(prompt=500, output=2000, concurrency=100))
+    assert found.in_flight == pytest.approx(10)
+
+
+def test_a_small_card_keeps_less_beside_weights() -> None:
+    """Llama 3 8B in 16 bits runs on 24 GB with some requests at a time; 80 GB cards keep 6 GiB."""
+    assert server("llama3-8b", "rtx4090").limits.cache_bytes > 20 * server("llama3-8b").held.cache_bytes(700)
+    large = hardware("a100")
+    assert besides(large) == 6 * 2**30 == 0.9 * float(large.memory_bytes or 0) - cache_room(large, 0.0)
 
 
 def test_lengths_that_vary_leave_few_requests_at_the_end() -> None:
