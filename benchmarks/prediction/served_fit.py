@@ -23,8 +23,6 @@ _FITTED = {
     "cache_share": (0.7, 0.2),
     "elementwise": (12.0, 0.5),
     "layer_s": (1e-5, 0.7),
-    "expert_layer_s": (3e-5, 0.7),
-    "latent_layer_s": (3e-5, 0.7),
     "eager_layer_s": (7e-4, 0.3),
     "prompt_layer_s": (3e-4, 0.5),
     "prompt_expert_layer_s": (3e-4, 0.7),

@@ -13,6 +13,7 @@ from llmexp.serving.predict.rates import Rates
 
 _Part = TypeVar("_Part", Rates, Limits)
 _TWICE, _HALF = 2, 0.5
+_OWN_WORK = ("layer_s", "eager_layer_s", "prompt_layer_s", "prompt_expert_layer_s", "step_s", "request_s")
 # Below this share more of a limit is not worth a line.
 _FELT = 0.01
 
@@ -70,7 +71,7 @@ _LIMITS = (
     _Limit(
         "the server's own work between iterations",
         ("more copies", "another engine"),
-        rates=dict.fromkeys(("layer_s", "eager_layer_s", "step_s", "request_s"), _HALF),
+        rates=dict.fromkeys(_OWN_WORK, _HALF),
     ),
     _Limit(
         "room for keys and values",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil, exp, log
+from math import ceil, exp, inf, log
 
 from llmexp.serving.predict.held import Held
 from llmexp.serving.predict.iteration import Iteration, IterationTime, iteration_time
@@ -91,13 +91,14 @@ class Server:
     def _open(self, load: Load, most: float) -> LoadOutcome:
         assert load.rate_per_s is not None
         rate, highest = load.rate_per_s, most / self._life_s(load, most)
-        if rate >= highest:
-            found = self._made(load, most, highest, saturated=True)
-            waited = (load.requests or 0) / 2 * (1 / highest - 1 / rate)
-            return _later(found, waited)
+        sent_s = load.requests / rate if load.requests else inf
         # Little's law: a request shares its iterations with all others in flight, itself beside them.
-        others = _crossing(lambda others: rate * self._life_s(load, min(1 + others, most)) - others, most)
-        return self._made(load, min(1 + others, most), rate, saturated=False)
+        others = _crossing(
+            lambda others: rate * _beside_s(self._life_s(load, min(1 + others, most)), sent_s) - others, most
+        )
+        found = self._made(load, min(1 + others, most), min(rate, highest), saturated=rate >= highest)
+        waited = (load.requests or 0) / 2 * max(1 / highest - 1 / rate, 0.0) if others == most else 0.0
+        return _later(found, waited)
 
     def _closed(self, load: Load, sent: float, most: float) -> LoadOutcome:
         in_flight = min(sent, most)
@@ -175,6 +176,16 @@ def _full_share(load: Load, in_flight: float) -> float:
 def _harmonic(count: float) -> float:
     """Return 1 + 1/2 + ... + 1/count, the longest of so many exponential lengths in means (Euler and Maclaurin)."""
     return log(count) + 0.5772 + 1 / (2 * count) - 1 / (12 * count**2) if count > 1 else 1.0
+
+
+def _beside_s(life_s: float, sent_s: float) -> float:
+    """Return the mean seconds in which a request that is in flight sees others sent.
+
+    In flight are ever more requests while the first ones last, and ever fewer after the last one was sent: a trapezoid
+    over time, whose mean is taken by requests.
+    """
+    short, long = sorted((life_s, sent_s))
+    return short * (1 - short / long / 3)
 
 
 def _crossing(gap: Callable[[float], float], high: float) -> float:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from llmexp.dtypes import HALF
-from llmexp.inputs.architecture.mixers import LatentAttention
 from llmexp.inputs.architecture.model import Architecture
 from llmexp.inputs.architecture.parts import Experts, Mixer
 from llmexp.inputs.architecture.reading import architecture_of, read_architecture
@@ -47,8 +46,6 @@ class Held:
 
     layers: int
     expert_layers: int
-    latent_layers: int
-    """Those that attend to latents in the place of keys and values."""
     hidden: int
     vocab: int
     dense: float
@@ -102,7 +99,6 @@ def held(architecture: Architecture, cards: int = 1, formats: Formats | None = N
     return Held(
         layers=architecture.num_layers,
         expert_layers=sum(kinds[layer] for layer in found),
-        latent_layers=sum(count for layer, count in kinds.items() if isinstance(layer.mixer, LatentAttention)),
         hidden=architecture.hidden_size,
         vocab=architecture.vocab_size,
         dense=(layers - all_experts) / cards,

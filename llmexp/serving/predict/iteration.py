@@ -58,10 +58,8 @@ def iteration_time(held: Held, rates: Rates, work: Iteration) -> IterationTime:
     hidden = held.layers * held.hidden * _HALF * rows
     elementwise = hidden * rates.elementwise / rates.memory_per_s
     device = (products, cache, _attention(held, rates, work), elementwise, _communication(held, rates, rows))
-    layers = held.layers * rates.layer_s + held.expert_layers * rates.expert_layer_s
-    layers += held.latent_layers * rates.latent_layer_s
     waiting = max(_launching(held, rates, work) - sum(device), 0.0)
-    host = layers + rates.step_s + rates.request_s * sampled + waiting
+    host = held.layers * rates.layer_s + rates.step_s + rates.request_s * sampled + waiting
     return IterationTime(*device, host)
 
 

@@ -47,10 +47,6 @@ class Rates:
     """How often an element of the hidden state is read or written in a layer."""
     layer_s: float
     """Of a layer's kernels besides what they read and compute."""
-    expert_layer_s: float
-    """What a layer with experts takes besides: its router, and the sorting of tokens by expert."""
-    latent_layer_s: float
-    """What attention to latents takes besides: more and smaller products."""
     eager_layer_s: float
     """Host time of a layer without graphs; 0 with them."""
     prompt_layer_s: float
@@ -101,8 +97,6 @@ def rates_of(
         attention_half_length=own["attention_half_length"],
         elementwise=one["elementwise"],
         layer_s=one["layer_s"],
-        expert_layer_s=one["expert_layer_s"],
-        latent_layer_s=one["latent_layer_s"],
         eager_layer_s=one["eager_layer_s"] if loop == "eager" else 0.0,
         prompt_layer_s=0.0 if loop == "lean" else one["prompt_layer_s"],
         prompt_expert_layer_s=0.0 if loop == "lean" else one["prompt_expert_layer_s"],
@@ -128,8 +122,6 @@ def peaks_of(hardware: HardwareConfig, weights: str, cards: int) -> Rates:
         attention_half_length=0.0,
         elementwise=0.0,
         layer_s=0.0,
-        expert_layer_s=0.0,
-        latent_layer_s=0.0,
         eager_layer_s=0.0,
         prompt_layer_s=0.0,
         prompt_expert_layer_s=0.0,

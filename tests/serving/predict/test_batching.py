@@ -50,7 +50,7 @@ def test_a_higher_rate_has_more_in_flight_and_slower_tokens() -> None:
 def test_littles_law_holds() -> None:
     """A request sees the others in flight and itself."""
     for rate in (0.5, 2.0, 6.0):
-        found = at(rate)
+        found = server().outcome(replace(LOAD, rate_per_s=rate))
         assert found.in_flight - 1 == pytest.approx(rate * found.life_s, rel=1e-3)
 
 
@@ -61,6 +61,19 @@ def test_above_saturation_requests_wait_and_throughput_stays() -> None:
     assert above.requests_per_s == pytest.approx(far.requests_per_s)
     assert far.requests_per_s == pytest.approx(highest)
     assert far.ttft_s > above.ttft_s > below.ttft_s
+
+
+def test_a_short_open_load_ends_before_so_many_are_in_flight() -> None:
+    """All requests in flight are no more than were sent, however fast: some begin and end while few are beside."""
+    short, long, endless = (
+        server().outcome(replace(LOAD, rate_per_s=8.0, requests=count)) for count in (20, 2000, None)
+    )
+    assert short.in_flight < 20
+    assert short.tpot_s < long.tpot_s < endless.tpot_s
+    assert long.tpot_s == pytest.approx(endless.tpot_s, rel=0.03)
+    fast = server().outcome(replace(LOAD, rate_per_s=1000.0, requests=60))
+    assert fast.in_flight == pytest.approx(60, rel=0.05)
+    assert fast.ttft_s < together(60).ttft_s + 0.1
 
 
 def test_one_request_alone_takes_its_prompt_and_its_tokens() -> None:
