@@ -43,8 +43,8 @@ class Limits:
     cache_bytes: float
 
     def at_once(self, held: Held, load: Load) -> float:
-        """Return the most requests at a time: on average each has half of its output, and needs room for no more."""
-        each = held.cache_bytes(load.prompt + load.output / 2)
+        """Return the most requests at a time that have room to grow; with more, some push others out."""
+        each = held.cache_bytes(load.prompt + load.output)
         return max(1.0, min(float(self.requests), self.cache_bytes / each))
 
 

@@ -94,7 +94,7 @@ def test_throughput_is_never_above_what_the_devices_compute(model, machine, card
 
 def test_the_cache_bounds_how_many_requests_run() -> None:
     roomy = server(most=10_000)
-    tight = replace(roomy, limits=replace(roomy.limits, cache_bytes=10 * roomy.held.cache_bytes(600)))
+    tight = replace(roomy, limits=replace(roomy.limits, cache_bytes=10 * roomy.held.cache_bytes(700)))
     assert together(1000, tight).in_flight == pytest.approx(10)
     assert together(1000, tight).output_tokens_per_s < together(1000, roomy).output_tokens_per_s
     assert together(1000, server(most=32)).in_flight == 32
@@ -128,13 +128,6 @@ def test_a_closed_load_runs_out_at_its_end() -> None:
     assert some.requests_per_s < more.requests_per_s < endless.requests_per_s
     equal = replace(load, varied=False)
     assert server().outcome(replace(equal, requests=80)).requests_per_s == endless.requests_per_s
-
-
-def test_requests_in_flight_fill_the_cache_by_half_of_their_outputs_on_average() -> None:
-    made = server(most=10_000)
-    tight = replace(made, limits=replace(made.limits, cache_bytes=10 * made.held.cache_bytes(500 + 1000)))
-    found = tight.outcome(Load(prompt=500, output=2000, concurrency=100))
-    assert found.in_flight == pytest.approx(10)
 
 
 def test_a_small_card_keeps_less_beside_weights() -> None:
