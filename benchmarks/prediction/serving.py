@@ -62,10 +62,10 @@ pipeline parallelism, adapters, shared prefixes, conversations, texts, traces an
 
 1. **An iteration** reads all weights, the experts that its tokens are sent to, and the cache. It computes products and
    the attention of prompts, and reduces over cards. The host schedules, samples and sends. No graph has the many
-   lengths of prompts, so that the host starts each kernel of an iteration that reads some.
+   lengths of prompts, so that the host starts each kernel of an iteration that reads some, and nothing fuses these.
 2. **A load** keeps a batch in flight: by Little's law for a rate, else as many as are sent. Room in the cache and the
    engine's limit cap it. Prompts are read beside decoding. Loads have a beginning and an end, with fewer in flight.
-3. **20 constants** are fitted, such as the share of a memory's bandwidth that weights get. Shares of peaks come from
+3. **21 constants** are fitted, such as the share of a memory's bandwidth that weights get. Shares of peaks come from
    [measured kernels](../prediction.md#sources).
 
 ## A blind test
@@ -81,8 +81,8 @@ came, with 90 % intervals, they were off by far more than the sources that a fit
 
 Then the formulas were mended by these numbers: prompts without graphs, loads with ends, all-reduces over PCIe, eight
 cards without peer access, and less memory besides weights on small cards. Tried and dropped, as sources left out erred
-no less: more time for layers with experts or latents, room for half of an output, and equal prompts that are read in
-waves. Constants are now fitted to all sources.
+no less: more time for layers with experts or latents while decoding, room for half of an output, and equal prompts
+that are read in waves. Constants are now fitted to all sources.
 
 ## How far off
 

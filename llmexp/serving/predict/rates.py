@@ -44,7 +44,9 @@ class Rates:
     """FLOPs of attention over long prompts."""
     attention_half_length: float
     elementwise: float
-    """How often an element of the hidden state is read or written in a layer: less where compilers fuse operations."""
+    """How often an element of the hidden state is read or written in a layer."""
+    prompt_elementwise: float
+    """How much more often those of prompts are, whose operations nothing fuses outside graphs."""
     layer_s: float
     """Of a layer's kernels besides what they read and compute."""
     eager_layer_s: float
@@ -95,7 +97,8 @@ def rates_of(
         memory_per_s=memory,
         attention_per_s=peak * own["attention_share"],
         attention_half_length=own["attention_half_length"],
-        elementwise=one[f"{family}_elementwise"],
+        elementwise=one["elementwise"],
+        prompt_elementwise=0.0 if loop == "lean" else one["prompt_elementwise"],
         layer_s=one["layer_s"],
         eager_layer_s=one["eager_layer_s"] if loop == "eager" else 0.0,
         prompt_layer_s=0.0 if loop == "lean" else one["prompt_layer_s"],
@@ -121,6 +124,7 @@ def peaks_of(hardware: HardwareConfig, weights: str, cards: int) -> Rates:
         attention_per_s=peak,
         attention_half_length=0.0,
         elementwise=0.0,
+        prompt_elementwise=0.0,
         layer_s=0.0,
         eager_layer_s=0.0,
         prompt_layer_s=0.0,

@@ -123,6 +123,14 @@ def test_a_short_prompt_waits_until_the_host_has_started_its_kernels() -> None:
     assert iteration_time(part, python, long) == iteration_time(part, no_host, long)
 
 
+def test_elementwise_operations_of_prompts_are_not_fused_outside_graphs() -> None:
+    part, prompt = held(architecture("llama3-8b")), Iteration(0, 1, prefill=4000, prompt=4000)
+    python, lean = (rates_of(hardware("h100"), "bf16", loop, 1) for loop in ("python", "lean"))
+    assert iteration_time(part, python, prompt).elementwise > 2 * iteration_time(part, lean, prompt).elementwise
+    decoding = Iteration(4000, 100)
+    assert iteration_time(part, python, decoding).elementwise == iteration_time(part, lean, decoding).elementwise
+
+
 def test_prompts_of_experts_have_more_kernels_to_start() -> None:
     rates = rates_of(hardware("h100"), "bf16", "python", 2)
     assert rates.prompt_expert_layer_s > 0
