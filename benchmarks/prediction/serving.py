@@ -97,7 +97,6 @@ that are read in waves. Constants are now fitted to all sources.
 - **LightLLM and TGI** have the constants of the others, as few of their numbers are printed.
 - **`transformers` is not predicted.** On this project's [H100](h100/serve_1b.md) an iteration of a 1B model took its
   server 119 ms.
-- **TPOT's interval** rests on the errors of throughput too, because six sources are few.
 """
 
 
@@ -126,25 +125,16 @@ def figures(left: Left) -> Iterator[Figure]:
 
 def intervals(left: Left) -> dict[str, list[float]]:
     """Return the ends of 90 % intervals as shares of a prediction, and the rows and sources behind, by kind."""
-    found = {kind: alike(left, kind) for kind in KINDS}
+    found = {kind: left.part(kind) for kind in KINDS}
     return {kind: [*_ends(part.rows, part.errors), len(part.rows), len(part.sources)] for kind, part in found.items()}
-
-
-def alike(left: Left, kind: PredictedKind) -> Left:
-    """Return the rows whose errors tell of a kind: few sources print TPOT, which errs as throughput does."""
-    part = left.part(kind)
-    if kind != "tpot":
-        return part
-    rates_ = left.part("throughput")
-    return Left([*part.rows, *rates_.rows], np.concatenate([part.errors, -rates_.errors]))
 
 
 def holding(left: Left, kind: PredictedKind) -> tuple[int, int]:
     """Return how many numbers lay in the interval that the errors of the other sources give, and of how many."""
-    part, all_alike, held = left.part(kind), alike(left, kind), 0
+    part, held = left.part(kind), 0
     for source in part.sources:
-        others = np.array([row.source != source for row in all_alike.rows])
-        low, high = _ends([row for row in all_alike.rows if row.source != source], all_alike.errors[others])
+        others = np.array([row.source != source for row in part.rows])
+        low, high = _ends([row for row in part.rows if row.source != source], part.errors[others])
         shares = np.exp(-part.part(kind, source).errors)
         held += int(((shares >= low) & (shares <= high)).sum())
     return held, len(part.rows)

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.prediction.served import measured
 from benchmarks.prediction.served_fit import CONSTANTS, Left, constants_of, errors, fit, weights
-from benchmarks.prediction.serving import KINDS, alike, figures, holding, intervals
+from benchmarks.prediction.serving import KINDS, figures, holding, intervals
 from llmexp.serving.predict.rates import constants
 
 ROWS = [row for row in measured() if row.source in ("qwen", "inferencex", "sglang", "nim") and not row.is_old]
@@ -56,14 +56,6 @@ def test_an_interval_is_as_wide_as_the_errors() -> None:
     narrow, wide = (intervals(Left(rows, spread * noise)) for spread in (0.05, 0.3))
     for kind in KINDS:
         assert wide[kind][0] < narrow[kind][0] < 1 < narrow[kind][1] < wide[kind][1]
-
-
-def test_tpot_errs_as_throughput_does_with_the_other_sign() -> None:
-    rows = [row for row in measured() if row.source in ("nim", "sglang")]
-    left = Left(rows, np.where([row.kind == "tpot" for row in rows], 0.1, -0.1))
-    found = alike(left, "tpot")
-    assert {row.kind for row in found.rows} == {"tpot", "throughput"}
-    assert np.allclose(found.errors, 0.1)
 
 
 def test_figures_have_limits_that_large_errors_break() -> None:

@@ -55,7 +55,7 @@ def iteration_time(held: Held, rates: Rates, work: Iteration) -> IterationTime:
     reading = held.read_bytes(rows) / rates.weights_per_s
     products = longer(reading, flops / rates.flops_per_s, rates.sharp)
     cache = work.decoding * held.cache_bytes(work.context) / rates.cache_per_s
-    passes = rows * rates.elementwise + work.prefill * rates.prompt_elementwise
+    passes = rows * rates.elementwise + work.prefill * rates.prompt_elementwise / held.cards
     elementwise = held.layers * held.hidden * _HALF * passes / rates.memory_per_s
     device = (products, cache, _attention(held, rates, work), elementwise, _communication(held, rates, rows))
     waiting = max(_launching(held, rates, work) - sum(device), 0.0)

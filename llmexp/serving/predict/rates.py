@@ -46,7 +46,7 @@ class Rates:
     elementwise: float
     """How often an element of the hidden state is read or written in a layer."""
     prompt_elementwise: float
-    """How much more often those of prompts are, whose operations nothing fuses outside graphs."""
+    """How much more often those of prompts are, whose operations nothing fuses outside graphs; cards share them."""
     layer_s: float
     """Of a layer's kernels besides what they read and compute."""
     eager_layer_s: float

@@ -16,7 +16,7 @@ from tests.serving.advice.served_options import served
         (("model=70b", "hardware=rtx4090", "hardware.devices_per_node=1"), []),
         (
             ("model=70b", "hardware=rtx4090", "hardware.devices_per_node=4"),
-            ["parallelism.tp=4 engine.options.quantization=awq"],
+            ["parallelism.tp=2 engine.options.quantization=awq"],
         ),
         (("model=tiny", "hardware=cpu"), []),
     ],

@@ -125,7 +125,7 @@ def test_a_short_time_per_token_takes_fewer_requests_at_a_time() -> None:
         (("model=7b", "hardware=a800", "engine=transformers"), "engine=transformers is not predicted yet"),
         (
             ("model=70b", "hardware=rtx4090", "hardware.devices_per_node=1"),
-            "does not fit 1 device of hardware=rtx4090: the nearest, .* lacks .* GiB a device; 4 of them would hold it",
+            "does not fit 1 device of hardware=rtx4090: the nearest, .* lacks .* GiB a device; 2 of them would hold it",
         ),
         (
             (*H100, "serve.rate=200", "serve.slo.tpot_s=0.05"),
