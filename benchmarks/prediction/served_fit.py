@@ -42,10 +42,10 @@ CONSTANTS = [Constant(rate, (), spread, start) for rate, (start, spread) in _FIT
 _ROWS_OF_SOURCE = 8
 
 
-def weights(rows: Sequence[Measured]) -> Vector:
-    """Return how much each row counts: those of a source with many rows less."""
+def weights(rows: Sequence[Measured], most: int = _ROWS_OF_SOURCE) -> Vector:
+    """Return how much each row counts: a source with many rows as much as one with so many."""
     of_source = Counter(row.source for row in rows)
-    return np.array([min(1.0, _ROWS_OF_SOURCE / of_source[row.source]) for row in rows])
+    return np.array([min(1.0, most / of_source[row.source]) for row in rows])
 
 
 def constants_of(logs: Vector) -> dict[str, float]:
