@@ -160,7 +160,7 @@ def _carried(architecture: str) -> dict[str, float]:
 
 def _is_switched(hardware: HardwareConfig) -> bool:
     """Tell whether devices reach each other by other links than PCIe."""
-    return float(hardware.interconnect_bandwidth_bytes_per_s or 1.0) >= constants()["links"]["switched_from"]
+    return float(hardware.interconnect_bandwidth_bytes_per_s or 1.0) >= float(constants()["links"]["switched_from"])
 
 
 def _link(hardware: HardwareConfig, cards: int, share: float) -> float:
