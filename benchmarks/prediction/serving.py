@@ -93,8 +93,8 @@ _MENDED = """\
 Then the formulas were mended by these numbers: prompts without graphs, loads with ends, all-reduces over PCIe, eight
 cards without peer access, and less memory besides weights on small cards. Tried and dropped, as sources left out in
 seven groups erred no less: more time for layers with experts or latents while decoding, and room for half of an output.
-Equal prompts of a closed load, read in waves, came nearer to one number of five and missed four by more. Constants are now
-fitted to all sources. Fitted so without the mends, all sources left out would err 16.8 %, 16.4 % and 43.3 %.
+Equal prompts of a closed load, read in waves, came nearer to one number of five and missed four by more. Constants are
+now fitted to all sources. Fitted so without the mends, all sources left out would err 16.8 %, 16.4 % and 43.3 %.
 
 ## How far off
 
