@@ -174,13 +174,15 @@ def _product(degrees: Mapping[str, int]) -> str:
 
 def _check_sizes(config: TrainingConfig) -> None:
     """Raise DegreesError where a degree does not divide a size of the model; a model of the hub tells none."""
-    shape = shape_of(config.model)
+    sizes = config.model if isinstance(config.model, SizedModel) else shape_of(config.model)
+    if sizes is None:
+        return
     for name, row in DEGREES.items():
-        for field in row.divides if shape else ():
+        for field in row.divides:
             if name == "pp":
-                _check_stages(config, shape.num_layers)
+                _check_stages(config, sizes.num_layers)
             else:
-                _check_divides(name, getattr(config.parallelism, name), f"model.{field}", getattr(shape, field))
+                _check_divides(name, getattr(config.parallelism, name), f"model.{field}", getattr(sizes, field, None))
 
 
 def _check_stages(config: TrainingConfig, layers: int) -> None:
