@@ -78,9 +78,6 @@ def fp8_unpredicted(plan: TrainingPlan) -> str:
     reasons = {
         f"fp8 by engine={engine} is not predicted": engine not in _PROGRAMS,
         f"precision.scaling={scaling} is not predicted": scaling not in _PROGRAMS.get(engine, ()),
-        f"fp8 with parallelism.tp by engine={engine}, whose ranks compare maxima, is not predicted": (
-            plan.dims.tp > 1 and engine != MEGATRON
-        ),
         "experts in fp8 are not predicted": getattr(config.model, "num_experts", None),
     }
     return next((reason for reason, is_so in reasons.items() if config.precision.linears and is_so), "")

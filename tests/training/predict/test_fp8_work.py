@@ -117,10 +117,6 @@ def test_its_interval_is_the_widest_and_of_no_run() -> None:
         (("precision.scaling=delayed",), "precision.scaling=delayed is not predicted"),
         (("engine=deepspeed",), "fp8 by engine=deepspeed is not predicted"),
         (("engine=megatron", "precision.scaling=rowwise"), "precision.scaling=rowwise is not predicted"),
-        (
-            ("hardware.devices_per_node=2", "parallelism.tp=2"),
-            "fp8 with parallelism.tp by engine=torch, whose ranks compare maxima, is not predicted",
-        ),
         (("engine=megatron", "model=mixtral"), "experts in fp8 are not predicted"),
     ],
 )
