@@ -98,9 +98,12 @@ now fitted to all sources. Fitted so without the mends, all sources left out wou
 
 ## How far off
 
-- **The formulas were made with these numbers in view,** and three settings were chosen by them: memory besides weights
-  and cache, the longest of varying outputs, and room for growing requests. The blind test says what that hides: errors
-  of servers that nobody has seen may be twice those below.
+- **The formulas were made with these numbers in view,** and five settings were chosen by them: memory besides weights
+  and cache, the longest of varying outputs, how they vary in closed loads, room for growing requests, and the links of
+  eight cards without peer access. The blind test says what that hides: errors of servers that nobody has seen may be
+  twice those below.
+- **Sources print means or medians,** as sgl-cookbook and cloudrift the one and AccelMark the other, or IOG's TPOT and
+  TTFT. All count as means.
 - **TTFT errs most.** Engines differ there by more than a factor of two.
 - **Full caches err.** Where weights leave little room, a GiB more or less decides how many requests run.
 - **Lengths that vary** are taken to be exponential in bursts, uniform up to twice their mean in closed loads. The last,

@@ -18,6 +18,7 @@ from benchmarks.prediction.pairs import pair_figures
 from benchmarks.prediction.published import published_figures
 from benchmarks.prediction.serving import predict_serving
 from benchmarks.rates import rate
+from llmexp.record.predicted import ENOUGH_HELD_OUT
 from llmexp.training.predict.interval import PUBLISHED as KINDS
 from llmexp.training.predict.interval import fitted_group, kind_of, other_group
 
@@ -102,7 +103,7 @@ def kinds(judge: Judge) -> dict[str, Judged]:
 def _held_out(part: Judged) -> int:
     """Return the runs; or the sources, where the intervals of others hold too few: runs of one source err alike."""
     holds = 100 * held_by_other_sources(part) / len(part.cells)
-    return len(part.cells) if holds >= _HOLDS else len(part.by_source)
+    return len(part.cells) if holds >= _HOLDS else min(len(part.by_source), ENOUGH_HELD_OUT - 1)
 
 
 def held_by_other_sources(part: Judged) -> int:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from llmexp.inputs.architecture.reading import architecture_of
+from llmexp.inputs.hf_config import config_of
 from llmexp.inputs.shape import architecture_name, shape_of
 from llmexp.method import Method, Techniques
 from llmexp.schema import HfModel, ModelConfig
@@ -13,6 +16,9 @@ from llmexp.training.plan.float8 import MX
 
 ARCHITECTURES = {"tp": ("llama", "mistral", "qwen3"), "cp": ("llama", "qwen3", "mixtral")}
 METHODS = {"tp": ("C", "F", "R", "RS", "Z1", "Z2", "Z3", "L"), "cp": ("F", "R", "RS", "Z1", "Z2", "Z3", "O", "L")}
+
+# Rotary embeddings whose frequencies follow from the longest position of a pass.
+_BY_LENGTH = ("dynamic", "longrope")
 
 
 def uncut(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
@@ -33,40 +39,61 @@ def uncut(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) ->
 def _beyond(config: TrainingConfig, degree: str) -> dict[str, bool]:
     """Return the reasons that the model and the method give, and whether each holds."""
     model, architectures, methods = config.model, ARCHITECTURES[degree], METHODS[degree]
-    name = architecture_name(model)
-    known = shape_of(model) is not None and name in architectures
+    name, counted = architecture_name(model), shape_of(model) is not None
     atoms = [atom.code for atom in Method.parse(config.method, config.task.name).atoms]
     beyond = [code for code in atoms if code not in methods]
-    takes = f"it takes models of architecture {', '.join(architectures)}, not model={model.name} ({name})"
-    return unread(model) | {
-        takes: not known,
+    taken = f"it takes models of architecture {', '.join(architectures)}"
+    return own_code(model) | {
+        f"{taken}, not model={model.name} ({name})": name not in architectures or bool(model.target),
+        f"{taken} without biases, and config.json of model={model.name} has some, or no architectures": not counted,
         f"it goes with {', '.join(methods)}, not with {', '.join(beyond)}": bool(beyond),
     }
 
 
+def _of_folder(model: ModelConfig) -> dict[str, bool]:
+    """Return what config.json of a folder asks for that ranks would compute otherwise than one process."""
+    dropout = _said(model).get("attention_dropout") or 0
+    return {f"its ranks would drop different scores by attention_dropout={dropout} of config.json: set 0": dropout > 0}
+
+
+def _said(model: ModelConfig) -> dict[str, Any]:
+    return (config_of(model) or {}) if isinstance(model, HfModel) else {}
+
+
 def _matrices(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, bool]:
     dropout, adapts = config.adapter.dropout, techniques.adapter is not None
-    return {
+    return _of_folder(config.model) | {
         f"its ranks would drop different inputs by adapter.dropout={dropout}: set it to 0": adapts and dropout > 0,
     }
 
 
 def _sequences(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, bool]:
-    model, seq_len = config.model, config.data.seq_len
-    ends = (
-        isinstance(model, HfModel) and shape_of(model) is not None and not architecture_of(model).attends_all(seq_len)
-    )
+    model, seq_len, said = config.model, config.data.seq_len, _said(config.model)
+    rope = said.get("rope_parameters") or said.get("rope_scaling") or {}
+    kind = rope.get("rope_type") or rope.get("type")
+    # Of other models nothing is asked: they have been refused.
+    knows = isinstance(model, HfModel) and shape_of(model) is not None and not any(own_code(model).values())
     saved = "RS has nothing to save, as a ring keeps no scores: leave RS out, or set parallelism.cp_kind=ulysses"
-    return {
-        f"a ring has no windows, and one of model={model.name} ends within data.seq_len={seq_len}": ends,
+    return _of_folder(model) | {
+        f"rope_type={kind} of config.json goes by the last position, which one rank has": kind in _BY_LENGTH,
+        "output_router_logits of config.json balances experts over whole sequences: set it to false": bool(
+            said.get("output_router_logits")
+        ),
+        f"it has no windows, and one of model={model.name} ends within data.seq_len={seq_len}": (
+            knows and not architecture_of(model).attends_all(seq_len)
+        ),
         saved: techniques.attention_recomputation and dims.cp_kind == "ring",
     }
 
 
-def unread(model: ModelConfig) -> dict[str, bool]:
-    """Return the reason that a hub's name gives, whose sizes are not known before a rank starts."""
+def own_code(model: ModelConfig) -> dict[str, bool]:
+    """Return the reasons of a folder whose code is its own, and of a hub's name, whose sizes no driver knows."""
     path = model.path if isinstance(model, HfModel) else ""
-    return {f"the config.json of model.path={path} is not here: set a folder": architecture_name(model) == "hf"}
+    is_own = isinstance(model, HfModel) and model.trust_remote_code and bool(_said(model).get("auto_map"))
+    return {
+        f"the config.json of model.path={path} is not here: set a folder": architecture_name(model) == "hf",
+        f"auto_map in the config.json of model.path={path} names code of its own": is_own,
+    }
 
 
 def untried(config: TrainingConfig, *, fp8: bool = False) -> dict[str, bool]:

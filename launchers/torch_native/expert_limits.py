@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from llmexp.inputs.architecture.reading import architecture_of
 from llmexp.inputs.shape import architecture_name
-from llmexp.launchers.torch_native.cut_limits import unread, untried
+from llmexp.launchers.torch_native.cut_limits import own_code, untried
 from llmexp.method import Method
-from llmexp.schema import HfModel, SizedModel
+from llmexp.schema import SizedModel
 from llmexp.training.config import TrainingConfig
 from llmexp.training.plan.dims import ParallelDims
 
@@ -19,7 +19,7 @@ def unshared_experts(config: TrainingConfig, dims: ParallelDims) -> str | None:
     if dims.ep == 1:
         return None
     model, name = config.model, architecture_name(config.model)
-    known = name in ARCHITECTURES and not model.target and not (isinstance(model, HfModel) and model.trust_remote_code)
+    known = name in ARCHITECTURES and not model.target
     atoms = [atom.code for atom in Method.parse(config.method, config.task.name).atoms]
     beyond = [code for code in atoms if code not in METHODS]
     cut = next((name for name in ("tp", "pp", "cp") if dims.degrees[name] > 1), "")
@@ -33,7 +33,7 @@ def unshared_experts(config: TrainingConfig, dims: ParallelDims) -> str | None:
         "it has not been tried with kernels.chunked_loss=true: leave that out": config.kernels.chunked_loss,
         f"it has not been tried with memory.keep={config.memory.keep}: leave that out": config.memory.keep is not None,
     }
-    why = unread(model) | why | untried(config)
+    why = own_code(model) | why | untried(config)
     reason = next((reason for reason, holds in why.items() if holds), None) or _uneven(config, dims)
     return f"engine=torch with parallelism.ep={dims.ep}: {reason}" if reason else None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import distributed, nn
@@ -19,19 +20,22 @@ class PartitionedOptimizer(torch.optim.Optimizer):
     def __init__(
         self,
         parameters: list[nn.Parameter],
-        make: Callable[[list[nn.Parameter]], torch.optim.Optimizer],
+        make: Callable[[list[dict[str, Any]]], torch.optim.Optimizer],
         replicas: distributed.ProcessGroup,
     ) -> None:
         super().__init__(parameters, {})
         self._replicas, own = replicas, distributed.get_rank(replicas)
         self._shares = evenly([part.numel() for part in map(local, parameters)], replicas.size())
         self._parameters = parameters
-        self.optim = make([each for each, owner in zip(parameters, self._shares, strict=True) if owner == own])
+        share = [each for each, owner in zip(parameters, self._shares, strict=True) if owner == own]
+        # There may be fewer parameters than replicas, and a group may be empty.
+        self._has_share, self.optim = bool(share), make([{"params": share}])
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Update this rank's share, then take what the others have updated."""
-        self.optim.step()
+        if self._has_share:
+            self.optim.step()
         sent = [
             distributed.broadcast(local(each), group=self._replicas, group_src=owner, async_op=True)
             for each, owner in zip(self._parameters, self._shares, strict=True)

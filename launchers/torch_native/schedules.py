@@ -38,7 +38,8 @@ def unpipelined(config: TrainingConfig, techniques: Techniques) -> str | None:
     model = config.model
     if not isinstance(model, SizedModel) or model.target:
         return (
-            f"engine=torch cuts models of architecture {', '.join(ARCHITECTURES)} into stages, not model={model.name}"
+            f"engine=torch cuts models of architecture {', '.join(ARCHITECTURES)} into stages, no folders, not "
+            f"model={model.name}"
         )
     if model.tie_embeddings:
         return (

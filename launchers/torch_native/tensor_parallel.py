@@ -1,4 +1,4 @@
-"""Tensor parallelism by torch's DTensor: every matrix of a Llama or Qwen3 is cut over neighboring ranks.
+"""Tensor parallelism by torch's DTensor: every matrix of a Llama, Mistral or Qwen3 is cut over neighboring ranks.
 
 Embedding and head are cut by the vocabulary. The head's logits stay cut, and so does the loss that is made of them.
 """

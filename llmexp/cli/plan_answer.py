@@ -133,7 +133,9 @@ def _load(of: PredictedLoad) -> str:
         for mean, low, high in ((of.tpot_s, of.tpot_low_s, of.tpot_high_s), (of.ttft_s, of.ttft_low_s, of.ttft_high_s))
     )
     waits = ", more than it sustains" if of.saturated and "/s" in of.load else ""
-    return f"{of.load}: {rounded(of.rate)} tokens/s, TPOT {tpot}, TTFT {ttft}{waits}"
+    # Outputs of one token have no time per token.
+    gaps = f" TPOT {tpot}," if of.tpot_s else ""
+    return f"{of.load}: {rounded(of.rate)} tokens/s,{gaps} TTFT {ttft}{waits}"
 
 
 def _saturation(of: Prediction) -> list[str]:

@@ -171,6 +171,7 @@ class Completion:
             pieces = read_answers(data)
         except (ValueError, msgspec.MsgspecError):
             pieces = [Piece(problem=f"the answer is no completion: {_line(data)}")]
+        pieces = pieces or [Piece(problem=f"the answer is no completion: {_line(data)}")]
         self._any = self._is_done = True
         for piece in pieces:
             self._keep(piece)

@@ -128,6 +128,8 @@ class VllmEngine(ServingEngine):
         """Adapters have a largest rank; on a CPU it lacks knobs, and attention is for some sizes of heads only."""
         if served.adapters and served.adapters.rank > _RANKS[-1]:
             return f"engine=vllm supports adapters up to serve.adapters.rank={_RANKS[-1]}"
+        if served.beams > 1 and served.knobs.get("scheduling") == "priority":
+            return "engine=vllm: serve.sampling.beams has no priorities: leave engine.options.scheduling out"
         if why := _cannot_part(served) or _cannot_offload(served) or _cannot_share_experts(served):
             return why
         if served.device != "cpu":

@@ -97,10 +97,12 @@ class Server:
             lambda others: rate * _beside_s(self._life_s(load, min(1 + others, most)), sent_s) - others, most
         )
         found = self._made(load, min(1 + others, most), min(rate, highest), saturated=rate >= highest)
-        waited = (load.requests or 0) / 2 * max(1 / highest - 1 / rate, 0.0) if others == most else 0.0
-        return _later(found, waited)
+        # Those beyond what there is room for wait until as many are answered.
+        waiting = rate * _beside_s(self._life_s(load, most), sent_s) - most if load.requests else 0.0
+        return _later(found, max(waiting, 0.0) / highest)
 
     def _closed(self, load: Load, sent: float, most: float) -> LoadOutcome:
+        sent = min(sent, load.requests or inf)
         in_flight = min(sent, most)
         rate = in_flight / self._life_s(load, in_flight) * _full_share(load, in_flight)
         found = self._made(load, in_flight, rate, saturated=sent > most)
@@ -136,13 +138,14 @@ class Server:
         waiting = 0.5 * busy / (1 - busy) * own if load.rate_per_s else 0.0
         running = self._decode(load, in_flight)
         started = 0.5 * running.whole if in_flight >= 2 else 0.0
-        ttft = self.rates.first_token_s + own + waiting + started
+        # An only token comes at the end.
+        ttft = self.rates.first_token_s + (own + waiting + started if between else life)
         return LoadOutcome(rate, rate * load.output, tpot, ttft, life, in_flight, saturated, running)
 
     def _life_s(self, load: Load, in_flight: float) -> float:
         """Return the seconds from a request's first iteration to its last, with so many in flight."""
         chunks = max(1.0, ceil(load.prompt / self.limits.prefill))
-        steps = max(load.output, in_flight * load.prompt / self.limits.prefill)
+        steps = max(load.output + chunks - 1, in_flight * load.prompt / self.limits.prefill)
         decoding = in_flight * max(load.output - 1, 0.0) / steps
         with_prompts = min(in_flight * chunks, steps)
         each = in_flight * load.prompt / with_prompts
@@ -167,7 +170,7 @@ def _full_share(load: Load, in_flight: float) -> float:
 
     Of so many lengths that are uniform up to twice their mean, the longest is expected at 2 n / (n + 1) means.
     """
-    if not load.varied or not load.requests or load.requests < in_flight:
+    if not load.varied or not load.requests:
         return 1.0
     rounds, longest = load.requests / in_flight, 2 * in_flight / (in_flight + 1)
     return rounds / (rounds - 1 + longest)

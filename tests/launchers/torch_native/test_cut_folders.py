@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from transformers import (
     AutoModelForCausalLM,
     LlamaConfig,
     MistralConfig,
+    MixtralConfig,
     PreTrainedConfig,
     Qwen3Config,
     Qwen3MoeConfig,
@@ -45,6 +47,16 @@ KINDS: dict[str, PreTrainedConfig] = {
 }
 WINDOWS = {"use_sliding_window": True, "sliding_window": 24, "max_window_layers": 0}
 KINDS["windows"] = Qwen3Config(**SIZES, head_dim=16, **WINDOWS, architectures=["Qwen3ForCausalLM"])
+LLAMA = {"architectures": ["LlamaForCausalLM"]}
+DYNAMIC = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0}
+KINDS |= {
+    "dropping": LlamaConfig(**SIZES, **LLAMA, attention_dropout=0.1),
+    "dynamic": LlamaConfig(**SIZES, **LLAMA, rope_parameters=DYNAMIC),
+    "biased": LlamaConfig(**SIZES, **LLAMA, attention_bias=True),
+    "balancing": MixtralConfig(
+        **SIZES, architectures=["MixtralForCausalLM"], num_local_experts=4, output_router_logits=True
+    ),
+}
 LAYOUTS = {
     "llama, tp, Z3": "parallelism.tp=2 method=Z3",
     "llama, tp along the sequence": "parallelism.tp=2 parallelism.sequence=true",
@@ -96,7 +108,14 @@ def test_ranks_compute_what_one_rank_computes(observe: Callable[..., Measurement
     [
         ("qwen3_moe", "parallelism.tp=2", "it takes models of architecture llama, mistral, qwen3, not model=qwen3_moe"),
         ("mistral", "parallelism.cp=2", "not model=mistral (mistral)"),
-        ("windows", "parallelism.cp=2", "a ring has no windows, and one of model=windows ends within data.seq_len=48"),
+        ("windows", "parallelism.cp=2", "it has no windows, and one of model=windows ends within data.seq_len=48"),
+        ("windows", "parallelism.cp=2 parallelism.cp_kind=ulysses", "it has no windows, and one of model=windows ends"),
+        ("dropping", "parallelism.tp=2", "drop different scores by attention_dropout=0.1 of config.json: set 0"),
+        ("dropping", "parallelism.cp=2", "drop different scores by attention_dropout=0.1 of config.json: set 0"),
+        ("balancing", "parallelism.cp=2", "output_router_logits of config.json balances experts over whole sequences"),
+        ("dynamic", "parallelism.cp=2", "rope_type=dynamic of config.json goes by the last position"),
+        ("biased", "parallelism.tp=2", "without biases, and config.json of model=biased has some"),
+        ("llama", "parallelism.pp=2", "into stages, no folders, not model=llama"),
         ("qwen3_moe", "parallelism.dp=3 parallelism.ep=3", "it does not divide the 4 experts of model=qwen3_moe"),
     ],
 )
@@ -114,3 +133,14 @@ def test_a_degree_that_does_not_divide_a_folders_heads_is_refused(tmp_path: Path
     KINDS["llama"].save_pretrained(tmp_path)
     with pytest.raises(ConfigError, match=r"parallelism\.tp=3 does not divide model\.num_heads=4"):
         plan(tmp_path, "model.weights=random parallelism.tp=3")
+
+
+@pytest.mark.parametrize("degree", ["tp", "cp", "ep"])
+def test_code_of_a_folders_own_is_not_cut(tmp_path: Path, degree: str) -> None:
+    KINDS["llama"].save_pretrained(tmp_path)
+    place = tmp_path / "config.json"
+    named = json.loads(place.read_text()) | {"auto_map": {"AutoModelForCausalLM": "own.Model"}}
+    place.write_text(json.dumps(named))
+    words = f"model.weights=random model.trust_remote_code=true parallelism.{degree}=2"
+    skip = plan(tmp_path, words + " parallelism.dp=2" * (degree == "ep")).skip
+    assert "auto_map in the config.json" in str(skip)

@@ -161,3 +161,36 @@ def test_a_single_output_token_has_no_time_between_tokens() -> None:
     found = server().outcome(Load(prompt=2000, output=1, concurrency=1))
     assert found.tpot_s == 0.0
     assert found.ttft_s == pytest.approx(found.life_s, rel=0.3)
+
+
+def test_times_to_the_first_token_grow_and_do_not_jump_where_more_come_than_there_is_room_for() -> None:
+    highest = server().saturation_per_s(LOAD)
+    found = [at(highest * share).ttft_s for share in (0.98, 1.0, 1.02, 1.05, 1.08, 1.1, 1.12, 1.15, 1.2)]
+    assert found == sorted(found)
+    assert all(later < 1.6 * sooner for sooner, later in pairwise(found))
+
+
+def test_no_more_are_in_flight_than_are_sent() -> None:
+    few = server().outcome(replace(LOAD, concurrency=1024, requests=2))
+    assert few.in_flight == 2
+    assert few.output_tokens_per_s == pytest.approx(server().outcome(replace(LOAD, concurrency=2)).output_tokens_per_s)
+    varied = [
+        server().outcome(replace(LOAD, concurrency=64, requests=count, varied=True)).output_tokens_per_s
+        for count in (63, 64, 65)
+    ]
+    assert max(varied) < 1.05 * min(varied)
+
+
+def test_an_only_token_comes_at_the_end() -> None:
+    found = together(64, server())
+    one = server().outcome(replace(LOAD, output=1, concurrency=64))
+    assert one.tpot_s == 0
+    assert one.ttft_s >= one.life_s
+    assert found.tpot_s > 0
+
+
+def test_tokens_after_a_prompt_of_several_iterations_take_as_long_as_after_one_of_one() -> None:
+    one, two = (
+        server().outcome(Load(prompt=prompt, output=2, rate_per_s=0.01, requests=10)).tpot_s for prompt in (8192, 8193)
+    )
+    assert two == pytest.approx(one, rel=0.05)

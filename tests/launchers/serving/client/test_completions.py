@@ -91,6 +91,8 @@ def test_beams_come_whole_and_have_no_times_of_tokens() -> None:
         ({"error": {"message": "no beams"}}, 200, "no beams"),
         ({"error": "too many"}, 400, "HTTP status 400"),
         ({"choices": 3}, 200, "the answer is no completion"),
+        ({"choices": []}, 200, "the answer is no completion"),
+        ({"detail": "none"}, 200, "the answer is no completion"),
     ],
 )
 def test_a_whole_answer_that_is_none_is_a_problem(body: dict[str, Any], status: int, problem: str) -> None:

@@ -191,6 +191,7 @@ def test_requests_ask_for_every_adapter_in_turn() -> None:
         ("transformers", replace(SERVED, samples=True), "takes the likeliest token whatever is asked"),
         ("transformers", replace(SERVED, samples=True, is_running=True), "leave serve.sampling out"),
         ("llama_cpp", replace(SERVED, samples=True, answers=2), "leave serve.sampling.n out"),
+        ("vllm", replace(GPU, beams=2, knobs={"scheduling": "priority"}), "serve.sampling.beams has no priorities"),
         ("sglang", replace(GPU, samples=True, answers=2, beams=2), "has no beam search here: leave serve.sampling.bea"),
         ("tgi", SERVED, "needs a GPU"),
         ("tgi", replace(GPU, dtype="fp32"), "set serve.dtype=bf16"),
