@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from llmexp.dtypes import HALF, SCALED, SINGLE, bytes_of
 from llmexp.inputs.shape import shape_of
 from llmexp.launch.commands import module, ranks_of
+from llmexp.launchers.attention.sequence_limits import unshared_sequences
 from llmexp.launchers.deepspeed.disk import (
     SUB_GROUP_ELEMENTS,
     disk_limit,
@@ -88,6 +89,7 @@ class DeepSpeedEngine(TrainingEngine):
         limits = (
             disk_limit(config, techniques, dims),
             compiled_limit(techniques, dims),
+            _sequence_limit(config, dims),
             packing_limit(config, techniques, dims),
             adapter_limit(config, techniques, dims),
             flash_without_bf16(config, techniques),
@@ -203,6 +205,13 @@ class DeepSpeedEngine(TrainingEngine):
         )
         accelerator = {"DS_ACCELERATOR": "cpu"} if config.hardware.device == "cpu" else {}
         return command.model_copy(update={"env": accelerator | command.env})
+
+
+def _sequence_limit(config: TrainingConfig, dims: ParallelDims) -> str | None:
+    """Say what of the model ranks that share its sequences would train otherwise."""
+    why = unshared_sequences(config.model, config.data.seq_len) if dims.cp > 1 else {}
+    reason = next((reason for reason, holds in why.items() if holds), None)
+    return f"engine=deepspeed with parallelism.cp={dims.cp}: {reason}" if reason else None
 
 
 def _zero(config: TrainingConfig, techniques: Techniques) -> dict[str, Any]:

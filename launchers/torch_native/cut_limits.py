@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from llmexp.inputs.architecture.reading import architecture_of
 from llmexp.inputs.hf_config import config_of
 from llmexp.inputs.shape import architecture_name, shape_of
+from llmexp.launchers.attention.sequence_limits import dropped_scores, unshared_sequences
 from llmexp.method import Method, Techniques
 from llmexp.schema import HfModel, ModelConfig
 from llmexp.training.config import TrainingConfig
@@ -16,9 +14,6 @@ from llmexp.training.plan.float8 import MX
 
 ARCHITECTURES = {"tp": ("llama", "mistral", "qwen3"), "cp": ("llama", "qwen3", "mixtral")}
 METHODS = {"tp": ("C", "F", "R", "RS", "Z1", "Z2", "Z3", "L"), "cp": ("F", "R", "RS", "Z1", "Z2", "Z3", "O", "L")}
-
-# Rotary embeddings whose frequencies follow from the longest position of a pass.
-_BY_LENGTH = ("dynamic", "longrope")
 
 
 def uncut(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
@@ -50,46 +45,24 @@ def _beyond(config: TrainingConfig, degree: str) -> dict[str, bool]:
     }
 
 
-def _of_folder(model: ModelConfig) -> dict[str, bool]:
-    """Return what config.json of a folder asks for that ranks would compute otherwise than one process."""
-    dropout = _said(model).get("attention_dropout") or 0
-    return {f"its ranks would drop different scores by attention_dropout={dropout} of config.json: set 0": dropout > 0}
-
-
-def _said(model: ModelConfig) -> dict[str, Any]:
-    return (config_of(model) or {}) if isinstance(model, HfModel) else {}
-
-
 def _matrices(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, bool]:
     dropout, adapts = config.adapter.dropout, techniques.adapter is not None
-    return _of_folder(config.model) | {
+    return dropped_scores(config.model) | {
         f"its ranks would drop different inputs by adapter.dropout={dropout}: set it to 0": adapts and dropout > 0,
     }
 
 
 def _sequences(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, bool]:
-    model, seq_len, said = config.model, config.data.seq_len, _said(config.model)
-    rope = said.get("rope_parameters") or said.get("rope_scaling") or {}
-    kind = rope.get("rope_type") or rope.get("type")
-    # Of other models nothing is asked: they have been refused.
-    knows = isinstance(model, HfModel) and shape_of(model) is not None and not any(own_code(model).values())
     saved = "RS has nothing to save, as a ring keeps no scores: leave RS out, or set parallelism.cp_kind=ulysses"
-    return _of_folder(model) | {
-        f"rope_type={kind} of config.json goes by the last position, which one rank has": kind in _BY_LENGTH,
-        "output_router_logits of config.json balances experts over whole sequences: set it to false": bool(
-            said.get("output_router_logits")
-        ),
-        f"it has no windows, and one of model={model.name} ends within data.seq_len={seq_len}": (
-            knows and not architecture_of(model).attends_all(seq_len)
-        ),
-        saved: techniques.attention_recomputation and dims.cp_kind == "ring",
+    return unshared_sequences(config.model, config.data.seq_len) | {
+        saved: techniques.attention_recomputation and dims.cp_kind == "ring"
     }
 
 
 def own_code(model: ModelConfig) -> dict[str, bool]:
     """Return the reasons of a folder whose code is its own, and of a hub's name, whose sizes no driver knows."""
     path = model.path if isinstance(model, HfModel) else ""
-    is_own = isinstance(model, HfModel) and model.trust_remote_code and bool(_said(model).get("auto_map"))
+    is_own = isinstance(model, HfModel) and model.trust_remote_code and bool((config_of(model) or {}).get("auto_map"))
     return {
         f"the config.json of model.path={path} is not here: set a folder": architecture_name(model) == "hf",
         f"auto_map in the config.json of model.path={path} names code of its own": is_own,
