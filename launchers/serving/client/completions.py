@@ -170,10 +170,9 @@ class Completion:
         try:
             pieces = read_answers(data)
         except (ValueError, msgspec.MsgspecError):
-            pieces = [Piece(problem=f"the answer is no completion: {_line(data)}")]
-        pieces = pieces or [Piece(problem=f"the answer is no completion: {_line(data)}")]
+            pieces = []
         self._any = self._is_done = True
-        for piece in pieces:
+        for piece in pieces or [Piece(problem=f"the answer is no completion: {_line(data)}")]:
             self._keep(piece)
             self._keep_end(piece)
 

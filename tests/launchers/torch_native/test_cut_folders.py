@@ -13,6 +13,7 @@ from marks import tier
 from planning import Measurement, make_plan
 from transformers import (
     AutoModelForCausalLM,
+    DeepseekV3Config,
     LlamaConfig,
     MistralConfig,
     MixtralConfig,
@@ -47,6 +48,13 @@ KINDS: dict[str, PreTrainedConfig] = {
 }
 WINDOWS = {"use_sliding_window": True, "sliding_window": 24, "max_window_layers": 0}
 KINDS["windows"] = Qwen3Config(**SIZES, head_dim=16, **WINDOWS, architectures=["Qwen3ForCausalLM"])
+LATENT = {"q_lora_rank": 20, "kv_lora_rank": 12, "qk_nope_head_dim": 10, "qk_rope_head_dim": 6, "v_head_dim": 14}
+GROUPED = {"n_routed_experts": 8, "n_group": 2, "topk_group": 1, "first_k_dense_replace": 1}
+ROUTED = {"num_experts_per_tok": 2, "moe_intermediate_size": 24}
+KINDS |= {
+    "mixtral": MixtralConfig(**SIZES, num_local_experts=4),
+    "deepseek_v3": DeepseekV3Config(**SIZES | LATENT | GROUPED | ROUTED | {"num_key_value_heads": 4}),
+}
 LLAMA = {"architectures": ["LlamaForCausalLM"]}
 DYNAMIC = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0}
 KINDS |= {
@@ -64,7 +72,10 @@ LAYOUTS = {
     "mistral, tp": "parallelism.tp=2",
     "qwen3, tp": "parallelism.tp=2",
     "tied, tp, Z2": "parallelism.tp=2 method=Z2",
+    "mixtral, cp": "parallelism.cp=2",
+    "mixtral, ep": "parallelism.dp=2 parallelism.ep=2",
     "qwen3_moe, ep": "parallelism.dp=2 parallelism.ep=2",
+    "deepseek_v3, ep": "parallelism.dp=2 parallelism.ep=2",
 }
 
 
