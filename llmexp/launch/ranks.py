@@ -42,17 +42,21 @@ class Ranks:
     def poll(self) -> int | None:
         """Return 0 once all have ended well, None as long as they run.
 
-        Otherwise return the exit code of one that has not, -n where signal n ended it.
+        Otherwise return the exit code of one that has not, -n where signal n ended it. Of several, one that a signal
+        ended comes first: the others may have lost their connection to it.
         """
-        for pid, rank in list(self._left.items()):
-            ended, status = os.waitpid(pid, os.WNOHANG)
-            if not ended:
-                continue
-            del self._left[pid]
-            if code := os.waitstatus_to_exitcode(status):
-                print(f"rank {rank} ended with exit code {code}", flush=True)
-                return code
-        return None if self._left else 0
+        codes = [code for pid in list(self._left) if (code := self._ended(pid))]
+        return min(codes, default=None if self._left else 0)
+
+    def _ended(self, pid: int) -> int:
+        """Return a rank's exit code, 0 as long as it runs too."""
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if not ended:
+            return 0
+        rank = self._left.pop(pid)
+        if code := os.waitstatus_to_exitcode(status):
+            print(f"rank {rank} ended with exit code {code}", flush=True)
+        return code
 
     def pass_on(self, number: int, frame: FrameType | None = None) -> None:
         """Send all that run a signal, as a handler of it: they end by it, or first write what they still can."""

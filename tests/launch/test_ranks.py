@@ -6,6 +6,7 @@ The other ranks hang in a collective meanwhile.
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import pytest
 from marks import slow
 from patience import HANG_S, until
 
-from llmexp.launch.ranks import LOOPBACK, listening
+from llmexp.launch.ranks import LOOPBACK, Ranks, listening
 from llmexp.launch.run import run_one
 from llmexp.record.result import RunStatus
 
@@ -118,6 +119,30 @@ def test_ranks_of_an_ended_launcher_can_still_write_what_they_know(tmp_path: Pat
     launcher.terminate()
     assert launcher.wait(timeout=HANG_S) == 5
     assert (tmp_path / "told").exists()
+
+
+def test_of_ranks_that_ended_together_the_killed_one_answers(capfd):
+    """The first has lost its connection to the second, and ended before anybody looked."""
+    programs = ["raise SystemExit(1)", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "input()"]
+    held, end = os.pipe()
+    files = [(os.POSIX_SPAWN_DUP2, held, 0)]
+    started = []
+
+    def start(number: int) -> int:
+        argv = [sys.executable, "-c", programs[number]]
+        started.append(os.posix_spawn(sys.executable, argv, os.environ, file_actions=files))
+        return started[-1]
+
+    ranks = Ranks(start, 3)
+    for pid in started[:2]:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert ranks.poll() == -signal.SIGKILL
+    assert capfd.readouterr().out == "rank 0 ended with exit code 1\nrank 1 ended with exit code -9\n"
+    os.write(end, b"\n")
+    os.waitid(os.P_PID, started[2], os.WEXITED | os.WNOWAIT)
+    assert ranks.poll() == 0
+    os.close(held)
+    os.close(end)
 
 
 def test_nodes_meet_on_the_address_that_they_are_told_and_no_other(tmp_path: Path, processes):
