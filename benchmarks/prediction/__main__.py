@@ -19,7 +19,10 @@ _HEAD = """\
 # carried: shares of the data sheets' peaks and half lengths, from the median latencies of products (m of 1 to 8192,
 #   n and k from 4096) and of causal attention (256 to 16384 positions) that NVIDIA's aiconfigurator has (Apache-2.0,
 #   Copyright NVIDIA CORPORATION & AFFILIATES, commit 095f58a51, systems/data). fa2_attention_share: FlashAttention-2 on
-#   an H100, from the abstract of arXiv 2407.08608.
+#   an H100, from the abstract of arXiv 2407.08608. products_share of a card by its name: the median of what people
+#   measured in torch (github.com/zzc0721/torch-performance-test-data, database.md, commit 9d8282763), AMD's cards as in
+#   github.com/stas00/ml-engineering (compute/accelerator, commit 744d01e18), times 0.94: these two say the best of
+#   several shapes, and the tables above have 0.83 to 1.00 of it, 0.94 in the mean, on A100, H100, B200 and L40S.
 #   fp8_share: the median of fp8 products with 1024 rows or more and 16384 columns, whose kernels cast their inputs too,
 #   times what half_rows takes; on H100 and H200, B200 and GB200, L40S. Its typical value is the mean, rounded.
 # links: switched_share (the mean of A100, H100 and B200, of all-gather and reduce-scatter of 512 MB), through_host and

@@ -53,8 +53,9 @@ _HEAD = """\
 # carried, typical: shares of the data sheets' peaks, and the share of bandwidth that few rows of quantized weights get
 #   beside those of bf16, from the median latencies of products (m of 1 to 8192, n and k from 4096) and of causal
 #   attention that NVIDIA's aiconfigurator has (Apache-2.0, Copyright NVIDIA CORPORATION & AFFILIATES, commit 095f58a51,
-#   systems/data). links: from its collectives by NCCL, but for its 1.4 GB/s through the host of eight cards: servers
-#   had at least 4.6 (accelmark, 70B on eight RTX 4090); peer_share as in the constants of trainings.
+#   systems/data); products_share of a card by its name as in the constants of trainings. links: from its collectives by
+#   NCCL, but for its 1.4 GB/s through the host of eight cards: servers had at least 4.6 (accelmark, 70B on eight RTX
+#   4090); peer_share as in the constants of trainings.
 # intervals: the ends of 90 % intervals as shares of the prediction, and the rows and the sources that they come from.
 """
 _PAGE_HEAD = """\

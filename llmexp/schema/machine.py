@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -95,6 +96,10 @@ class HardwareConfig(Section):
     def measured_as(self) -> str:
         """The architecture whose measured kernels say how fast these devices are; empty if it is unknown."""
         return _SAME_KERNELS.get(self.architecture or "", self.architecture or "")
+
+    def measured(self, kernels: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+        """Return what was measured of each kind of kernel on this device by its name, else on its architecture."""
+        return {kind: by[key] for kind, by in kernels.items() for key in (self.measured_as, self.name) if key in by}
 
     @property
     def sm(self) -> int | None:

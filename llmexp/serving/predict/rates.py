@@ -83,7 +83,7 @@ def rates_of(
     `missing` has to have nothing to say of the hardware. `fitted` stands in the place of the fitted constants.
     """
     known, one = constants(), fitted or constants()["fitted"]
-    own = known["typical"] | _carried(hardware.measured_as)
+    own = known["typical"] | _carried(hardware)
     in_fp8 = weights == "fp8" and hardware.measured_as in _WITH_FP8
     share = own.get("fp8_products_share", 2 * own["products_share"]) if in_fp8 else own["products_share"]
     memory = float(hardware.memory_bandwidth_bytes_per_s or 0.0)
@@ -140,7 +140,7 @@ def peaks_of(hardware: HardwareConfig, weights: str, cards: int) -> Rates:
 
 def source_of(hardware: HardwareConfig) -> str:
     """Say what the shares of the device's peaks go by."""
-    return CARRIED if "products_share" in _carried(hardware.measured_as) else DATA_SHEET
+    return CARRIED if "products_share" in _carried(hardware) else DATA_SHEET
 
 
 def missing(hardware: HardwareConfig, cards: int) -> list[str]:
@@ -154,8 +154,8 @@ def missing(hardware: HardwareConfig, cards: int) -> list[str]:
     return [f"hardware.{key}" for key, known in keys.items() if not known]
 
 
-def _carried(architecture: str) -> dict[str, float]:
-    return {name: by[architecture] for name, by in constants()["carried"].items() if architecture in by}
+def _carried(hardware: HardwareConfig) -> dict[str, float]:
+    return hardware.measured(constants()["carried"])
 
 
 def _is_switched(hardware: HardwareConfig) -> bool:

@@ -103,8 +103,7 @@ def rates_of(plan: TrainingPlan, known: Mapping[str, Any] | None = None) -> tupl
     """
     judged, known, hardware = known is not None, known or constants(), plan.config.hardware
     own: dict[str, float] = known["hardware"].get(hardware.name, {})
-    architecture = hardware.measured_as
-    carried = {name: by[architecture] for name, by in known["carried"].items() if architecture in by}
+    carried = hardware.measured(known["carried"])
     if plan.config.kernels.flash == "fa2" and "fa2_attention_share" in carried:
         carried["attention_share"] = carried["fa2_attention_share"]
     products, links = plan.config.precision.products, known["links"]

@@ -94,7 +94,7 @@ def test_fused_attention_grows_with_the_square_of_the_length() -> None:
         ("rtx3090_nvlink", "runs on this hardware"),
         ("h100", "measured kernels"),
         ("b200", "measured kernels"),
-        ("mi300x", "its data sheet"),
+        ("llmcompass_latency", "its data sheet"),
     ],
 )
 def test_it_says_what_the_rates_go_by(hardware: str, source: str) -> None:
