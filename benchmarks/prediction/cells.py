@@ -20,7 +20,7 @@ from llmexp.training.predict import unpredicted
 from llmexp.training.predict.calibration import Evidence, calibrated
 from llmexp.training.predict.rates import Rates, rates_of
 from llmexp.training.predict.schedule import step_time
-from llmexp.training.predict.work import work_of
+from llmexp.training.predict.work import Work, work_of
 
 RESULTS, PUBLISHED = Path("docs/results"), Path("benchmarks/published.csv")
 _PROGRAM = ("python", "-m", "llmexp")
@@ -40,6 +40,14 @@ class Cell:
     """The share of the peak that an attention kernel reaches which no engine here has; None: it has another."""
     score_bytes: float | None = None
     """The bytes that forward and backward move for each score, by kernels that no engine here has."""
+    tensor_beside: bool = False
+    """Whether tensor parallelism sends beside the gradients of weights although its engine does not."""
+
+    @property
+    def work(self) -> Work:
+        """Return the work of a step of its program on one rank."""
+        work = work_of(self.plan)
+        return replace(work, tensor_beside=1.0) if self.tensor_beside else work
 
     def rates(self, known: Mapping[str, Any]) -> Rates:
         """Return the rates of its machine by these constants, with the attention that its program had."""
@@ -52,7 +60,7 @@ class Cell:
 
     def evidence(self, known: Mapping[str, Any]) -> Evidence:
         """Return what the run tells multipliers by these constants."""
-        work, rates = work_of(self.plan), self.rates(known)
+        work, rates = self.work, self.rates(known)
         return Evidence(self.step_s, lambda multipliers: float(step_time(work, calibrated(rates, multipliers)).whole))
 
     @property

@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.prediction.cells import Cell
 from llmexp.training.predict.rates import Rates, constants
 from llmexp.training.predict.schedule import step_time
-from llmexp.training.predict.work import Work, work_of
+from llmexp.training.predict.work import Work
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]
 # Errors beyond this weigh less than their squares, as cells of the paper are off by more.
@@ -104,7 +104,7 @@ class Runs:
     @cached_property
     def work(self) -> Work:
         """The work of all runs."""
-        works = [work_of(cell.plan) for cell in self.cells]
+        works = [cell.work for cell in self.cells]
         stacked: dict[str, Any] = {
             field.name: np.array([getattr(work, field.name) for work in works]) for field in fields(Work)
         }

@@ -28,12 +28,16 @@ _UNLIKE = {
     "gpt": "an MLP of two matrices as a gated one of as many weights, LayerNorm as RMSNorm",
     "qwen3_moe": "no norms of queries and keys",
 }
-# Cards that differ from those of a file: the H100 with 96 GB of HBM2e that torchtitan's pages describe.
+# Cards that differ from those of a file: the H100 with 96 GB of HBM2e and 500 W that torchtitan's pages describe. At
+# 350 W an H100 PCIe reaches 0.62 of the products of an SXM5 at 700 W (496 and 795 TFLOP/s, as in the constants), which
+# is power to 0.68: 500 W give 0.8 of them.
 _CARDS = {
     "h100_96gb": [
         "hardware=h100",
         "hardware.memory_bytes=102005473280",
         "hardware.memory_bandwidth_bytes_per_s=2.4e12",
+        "hardware.peak_flops_per_s.bf16=791.5e12",
+        "hardware.peak_flops_per_s.fp8=1583e12",
     ]
 }
 # NVIDIA's programs, whose recipes shard optimizer states, and cut sequences where they cut matrices; with layers that
@@ -47,6 +51,8 @@ _HOPPER = ("h100", "h100_96gb", "h200", "h800")
 # What notes say of kernels: as many are fused as Liger fuses, and attention is the one of arXiv 2407.08608.
 _LIKE_LIGER, _FOR_HOPPER = "MLP and loss in fused kernels", "FlashAttention-3"
 _MEGATRON = ("megatron", "nemo")
+# Their tensor parallelism is torch's, on DTensors; others have layers of their own, as Megatron has.
+_WITH_DTENSOR, _ASYNCHRONOUS = ("torchtitan", "kempnerforge", "automodel"), "asynchronous tp"
 _TITAN, _BY_LAYERS = "torchtitan", "recomputation by layers"
 # The first FlashAttention reaches 25 to 40 % of an A100's peak (arXiv 2307.08691, abstract); this is the middle.
 _ATTENTION = {"attention in Triton": 0.325}
@@ -77,7 +83,8 @@ class Planned:
         step_s = self.plan.amount / (self.row.tokens_per_s_per_device * self.row.devices)
         share = next((share for said, share in _ATTENTION.items() if said in self.row.note), None)
         scores = _FUSED_SCORES if engine_of(self.row) == "megatron" and self.row.flash == "no" else None
-        return Cell(self.row.source, self.plan, step_s, attention_share=share, score_bytes=scores)
+        beside = self.row.framework not in _WITH_DTENSOR or _ASYNCHRONOUS in self.row.note
+        return Cell(self.row.source, self.plan, step_s, attention_share=share, score_bytes=scores, tensor_beside=beside)
 
     @property
     def skipped(self) -> str:

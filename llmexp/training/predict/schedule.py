@@ -171,11 +171,14 @@ def _elementwise(w: Work, r: Rates) -> Any:
 
 
 def _tensor(w: Work, r: Rates, one: _Pass) -> Any:
-    """Return what tensor parallelism adds to a pass: nothing hides it in forward, weights' gradients in backward."""
+    """Return what tensor parallelism adds to a pass: weights' gradients hide it in backward at most.
+
+    Layers that compute these beside it gather the inputs of matrices for them once more; others have kept them.
+    """
     sent = w.tensor_bytes / r.tensor_bytes_per_s + w.tensor_calls * r.tensor_delay_s
     # Of the four times that a layer gathers or scatters, two gather.
-    backward = sent * (1 + w.sequence / 2)
-    return sent * (1 + w.recomputed) + _beyond(backward, one.behind / 2)
+    beside = _beyond(sent * (1 + w.sequence / 2), one.behind / 2)
+    return sent * (1 + w.recomputed) + beside * w.tensor_beside + sent * (1 - w.tensor_beside)
 
 
 def _context(w: Work, r: Rates, one: _Pass) -> Any:

@@ -111,6 +111,8 @@ class Work:
     """Gradients of a shard that a rank sends to the copies of it."""
     tensor_bytes: float
     tensor_calls: float
+    tensor_beside: float
+    """Backward sends beside the gradients of weights, as Megatron's layers do; DTensor's wait for both."""
     sequence: float
     ring_bytes: float
     ulysses_bytes: float
@@ -178,6 +180,7 @@ def work_of(plan: TrainingPlan) -> Work:
         reduced_bytes=state.reduced_bytes,
         gathered_bytes=state.gathered_bytes,
         copied_bytes=state.copied_bytes,
+        tensor_beside=float(engine == MEGATRON),
         **vars(traffic),
         stages_overlap=float(dims.virtual_stages > 1),
         offloaded_activation_bytes=_offloaded(plan, shape),

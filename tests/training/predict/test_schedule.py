@@ -108,14 +108,19 @@ def test_narrow_products_need_more_rows() -> None:
     assert step_time(replace(WORK, narrow=8.0), rates).forward == pytest.approx(20 * (1 + 8**0.7))
 
 
-def test_nothing_hides_tensor_parallelism_in_forward_and_gradients_of_weights_do_in_backward() -> None:
-    short, long = (step_time(replace(WORK, tensor_bytes=size), RATES).tensor for size in (2.0, 1000.0))
+def test_nothing_hides_tensor_parallelism_in_forward_and_gradients_of_weights_do_in_megatrons_backward() -> None:
+    megatron = replace(WORK, tensor_beside=1.0)
+    short, long = (step_time(replace(megatron, tensor_bytes=size), RATES).tensor for size in (2.0, 1000.0))
     assert short == pytest.approx(2.0, rel=0.01)
     assert long == pytest.approx(1000 + 1000 - 20, rel=0.01)
-    again = step_time(replace(WORK, tensor_bytes=2.0, recomputed=1.0), RATES).tensor
+    again = step_time(replace(megatron, tensor_bytes=2.0, recomputed=1.0), RATES).tensor
     assert again == pytest.approx(4.0, rel=0.01)
-    gathered = step_time(replace(WORK, tensor_bytes=1000.0, sequence=1.0), RATES).tensor
+    gathered = step_time(replace(megatron, tensor_bytes=1000.0, sequence=1.0), RATES).tensor
     assert gathered == pytest.approx(1000 + 1500 - 20, rel=0.01)
+
+
+def test_layers_that_wait_for_both_gradients_hide_nothing_and_gather_no_input_again() -> None:
+    assert step_time(replace(WORK, tensor_bytes=2.0, sequence=1.0), RATES).tensor == pytest.approx(4.0)
 
 
 def test_keys_and_values_go_round_beside_attention_and_heads_are_swapped_before_it() -> None:
