@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -18,7 +19,7 @@ from llmexp.schema import HardwareConfig
 from llmexp.serving.predict.batching import Limits, Load, LoadOutcome, Server
 from llmexp.serving.predict.held import Formats, Held, held
 from llmexp.serving.predict.limits import PREFILL, cache_room, most_at_once
-from llmexp.serving.predict.rates import LOOPS, Loop, peaks_of, rates_of
+from llmexp.serving.predict.rates import Loop, peaks_of, rates_of
 
 PUBLISHED = Path("benchmarks/published_serving.csv")
 _MODELS = Path(__file__).with_name("served_models.yaml")
@@ -41,7 +42,10 @@ _LEAN = (
 )
 # Servers of 2023, before they had CUDA graphs; and one of before its scheduler was rewritten.
 _EAGER = (("tgi", "1.0.3"), ("vllm", "0.1.2"))
-_OLD = (*_EAGER, ("vllm", "0.5.4"))
+_OLD = (*_EAGER, ("vllm", "0.5.4"), ("vllm", "0.4.1"))
+# The first versions that schedule beside the device unless told otherwise (vllm pull request 27614; SGLang's release
+# of December 2024). What prints no version is taken to be older.
+_OVERLAPPED = {"vllm": (0, 14), "sglang": (0, 4)}
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,9 @@ class Measured:
     def server(self, fitted: Mapping[str, float] | None = None) -> Server:
         """Return the server with these constants."""
         row, machine = self.row, hardware(self.row["hardware"])
-        rates = rates_of(machine, row["weights"], loop_of(row["engine"], row["version"]), self.held.cards, fitted)
+        engine = row["engine"], row["version"]
+        graphs = row["engine"] != "transformers" and engine not in _EAGER
+        rates = rates_of(machine, row["weights"], loop_of(*engine), self.held.cards, fitted, graphs=graphs)
         room = float(row["kv_gib"]) * 2**30 if row["kv_gib"] else cache_room(machine, self.held.weights_bytes)
         most = most_at_once(row["engine"], machine)
         return Server(self.held, rates, Limits(most, PREFILL, room))
@@ -133,10 +139,12 @@ def measured(path: Path = PUBLISHED) -> list[Measured]:
 
 
 def loop_of(engine: str, version: str) -> Loop:
-    """Return how an engine runs its iterations."""
-    if engine == "transformers" or (engine, version) in _EAGER:
-        return "eager"
-    return "lean" if engine in _LEAN else LOOPS.get(engine, "python")
+    """Return how an engine schedules its iterations."""
+    if engine in _LEAN:
+        return "lean"
+    first = _OVERLAPPED.get(engine)
+    numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+    return "overlapped" if first and not version.startswith("dev") and numbers >= first else "python"
 
 
 @cache

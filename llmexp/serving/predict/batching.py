@@ -106,7 +106,9 @@ class Server:
         in_flight = min(sent, most)
         rate = in_flight / self._life_s(load, in_flight) * _full_share(load, in_flight)
         found = self._made(load, in_flight, rate, saturated=sent > most)
-        return _later(found, (sent - in_flight) / rate)
+        # The first requests come at once, and wait for each other.
+        first = self._in_turn_s(load, in_flight) * in_flight / load.requests if load.requests else 0.0
+        return _later(found, (sent - in_flight) / rate + first)
 
     def _burst(self, load: Load, most: float) -> LoadOutcome:
         """Return a load that comes at once: full batches, and then ever smaller ones."""
@@ -156,6 +158,12 @@ class Server:
         """Return the seconds in which a prompt is read, with so many others decoding."""
         chunks = max(1.0, ceil(load.prompt / self.limits.prefill))
         return chunks * self._iteration(load, max(beside, 0.0), load.prompt / chunks).whole
+
+    def _in_turn_s(self, load: Load, requests: float) -> float:
+        """Return how much longer than its own prompt takes a request waits, in the mean of many that come at once."""
+        steps = max(1.0, ceil(requests * load.prompt / self.limits.prefill))
+        each = self._iteration(load, 0.0, requests * load.prompt / steps).whole
+        return max(0.0, (steps + 1) / 2 * each - self._prompt_s(load, 0.0))
 
     def _decode(self, load: Load, in_flight: float) -> IterationTime:
         return self._iteration(load, in_flight, 0.0)

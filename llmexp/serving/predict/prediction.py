@@ -54,8 +54,7 @@ def server_of(plan: ServingPlan) -> Server:
     config, part = plan.config, held_of(plan)
     engine, options = config.engine.name, config.engine.options
     has_graphs = options.get("compile") is not False and options.get("cuda_graphs") is not False
-    loop = LOOPS[engine] if has_graphs else "eager"
-    rates = rates_of(config.hardware, part.formats.weights, loop, part.cards)
+    rates = rates_of(config.hardware, part.formats.weights, LOOPS[engine], part.cards, graphs=has_graphs)
     requests = int(options.get("max_sequences") or most_at_once(engine, config.hardware))
     prefill = int(options.get("max_batch_tokens") or options.get("chunked_prefill_tokens") or PREFILL)
     return Server(part, rates, Limits(requests, prefill, _room(plan, part)))

@@ -15,10 +15,11 @@ import yaml
 
 from llmexp.schema import HardwareConfig
 
-Loop = Literal["python", "lean", "eager"]
-"""How an engine runs an iteration: graphs under a scheduler in Python, graphs under a compiled one, or no graphs."""
-LOOPS: Mapping[str, Loop] = {"vllm": "python", "sglang": "python", "lightllm": "python", "tgi": "python"}
-"""Of the engines whose servers are predicted, with graphs."""
+Loop = Literal["overlapped", "python", "lean"]
+"""How an engine schedules iterations: in Python while the device computes the one before, in Python between them, or by
+compiled code."""
+LOOPS: Mapping[str, Loop] = {"vllm": "overlapped", "sglang": "overlapped", "lightllm": "python", "tgi": "python"}
+"""Of the engines whose servers are predicted."""
 CARRIED, DATA_SHEET = "measured kernels", "its data sheet"
 # Products of these devices have an fp8 peak, twice that of bf16 by all their data sheets. Others compute in 16 bits
 # with weights of 8.
@@ -76,7 +77,13 @@ def constants() -> dict[str, Any]:
 
 
 def rates_of(
-    hardware: HardwareConfig, weights: str, loop: Loop, cards: int, fitted: Mapping[str, float] | None = None
+    hardware: HardwareConfig,
+    weights: str,
+    loop: Loop,
+    cards: int,
+    fitted: Mapping[str, float] | None = None,
+    *,
+    graphs: bool = True,
 ) -> Rates:
     """Return the rates of `cards` devices on one node with weights of that format under that loop.
 
@@ -89,7 +96,6 @@ def rates_of(
     memory = float(hardware.memory_bandwidth_bytes_per_s or 0.0)
     peak = float(hardware.peak_flops_per_s[_DTYPE])
     reading = one["memory_share"] * own.get(f"{weights}_reading", 1.0) * one.get(f"{weights}_memory", 1.0)
-    family = "lean" if loop == "lean" else "python"
     return Rates(
         flops_per_s=peak * share * one["products"],
         weights_per_s=memory * min(reading, 1.0),
@@ -100,14 +106,14 @@ def rates_of(
         elementwise=one["elementwise"],
         prompt_elementwise=0.0 if loop == "lean" else one["prompt_elementwise"],
         layer_s=one["layer_s"],
-        eager_layer_s=one["eager_layer_s"] if loop == "eager" else 0.0,
+        eager_layer_s=0.0 if graphs else one["eager_layer_s"],
         prompt_layer_s=0.0 if loop == "lean" else one["prompt_layer_s"],
         prompt_expert_layer_s=0.0 if loop == "lean" else one["prompt_expert_layer_s"],
-        step_s=one[f"{family}_step_s"],
-        request_s=one[f"{family}_request_s"],
+        step_s=one[f"{loop}_step_s"],
+        request_s=one[f"{loop}_request_s"],
         all_reduce_s=one["all_reduce_s" if _is_switched(hardware) else "pcie_all_reduce_s"],
         link_per_s=_link(hardware, cards, one["link_share"]),
-        first_token_s=one[f"{family}_first_token_s"],
+        first_token_s=one[f"{'lean' if loop == 'lean' else 'python'}_first_token_s"],
         sharp=_SHARP,
     )
 

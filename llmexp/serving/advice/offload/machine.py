@@ -56,7 +56,7 @@ def lacking(hardware: HardwareConfig) -> list[str]:
 
 def machine_of(hardware: HardwareConfig) -> OffloadMachine:
     """Return the machine of a hardware file; `lacking` has to have nothing to say of it."""
-    rates = rates_of(hardware, "bf16", "eager", 1)
+    rates = rates_of(hardware, "bf16", "python", 1, graphs=False)
     read = float(hardware.disk_bandwidth_bytes_per_s or 0.0)
     return OffloadMachine(
         device_bytes=_USABLE * float(hardware.memory_bytes or 0),
