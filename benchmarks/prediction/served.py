@@ -19,7 +19,7 @@ from llmexp.schema import HardwareConfig
 from llmexp.serving.predict.batching import Limits, Load, LoadOutcome, Server
 from llmexp.serving.predict.held import Formats, Held, held
 from llmexp.serving.predict.limits import PREFILL, cache_room, most_at_once
-from llmexp.serving.predict.rates import Loop, peaks_of, rates_of
+from llmexp.serving.predict.rates import Loop, peaks_of, rates_of, without_graphs
 
 PUBLISHED = Path("benchmarks/published_serving.csv")
 _MODELS = Path(__file__).with_name("served_models.yaml")
@@ -103,8 +103,9 @@ class Measured:
         """Return the server with these constants."""
         row, machine = self.row, hardware(self.row["hardware"])
         engine = row["engine"], row["version"]
-        graphs = row["engine"] != "transformers" and engine not in _EAGER
-        rates = rates_of(machine, row["weights"], loop_of(*engine), self.held.cards, fitted, graphs=graphs)
+        rates = rates_of(machine, row["weights"], loop_of(*engine), self.held.cards, fitted)
+        if row["engine"] == "transformers" or engine in _EAGER:
+            rates = without_graphs(rates, fitted)
         room = float(row["kv_gib"]) * 2**30 if row["kv_gib"] else cache_room(machine, self.held.weights_bytes)
         most = most_at_once(row["engine"], machine)
         return Server(self.held, rates, Limits(most, PREFILL, room))

@@ -13,7 +13,7 @@ from llmexp.serving.predict.formats import formats_of
 from llmexp.serving.predict.held import Held, held, model_architecture
 from llmexp.serving.predict.interval import ends_of
 from llmexp.serving.predict.limits import PREFILL, cache_room, memory_share, most_at_once
-from llmexp.serving.predict.rates import LOOPS, rates_of, source_of
+from llmexp.serving.predict.rates import LOOPS, rates_of, source_of, without_graphs
 from llmexp.serving.predict.unpredicted import reason
 
 _SOURCE = "published servers and {}"
@@ -54,7 +54,8 @@ def server_of(plan: ServingPlan) -> Server:
     config, part = plan.config, held_of(plan)
     engine, options = config.engine.name, config.engine.options
     has_graphs = options.get("compile") is not False and options.get("cuda_graphs") is not False
-    rates = rates_of(config.hardware, part.formats.weights, LOOPS[engine], part.cards, graphs=has_graphs)
+    rates = rates_of(config.hardware, part.formats.weights, LOOPS[engine], part.cards)
+    rates = rates if has_graphs else without_graphs(rates)
     requests = int(options.get("max_sequences") or most_at_once(engine, config.hardware))
     prefill = int(options.get("max_batch_tokens") or options.get("chunked_prefill_tokens") or PREFILL)
     return Server(part, rates, Limits(requests, prefill, _room(plan, part)))

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
@@ -77,15 +77,9 @@ def constants() -> dict[str, Any]:
 
 
 def rates_of(
-    hardware: HardwareConfig,
-    weights: str,
-    loop: Loop,
-    cards: int,
-    fitted: Mapping[str, float] | None = None,
-    *,
-    graphs: bool = True,
+    hardware: HardwareConfig, weights: str, loop: Loop, cards: int, fitted: Mapping[str, float] | None = None
 ) -> Rates:
-    """Return the rates of `cards` devices on one node with weights of that format under that loop.
+    """Return the rates of `cards` devices on one node with weights of that format under that loop, with graphs.
 
     `missing` has to have nothing to say of the hardware. `fitted` stands in the place of the fitted constants.
     """
@@ -106,7 +100,7 @@ def rates_of(
         elementwise=one["elementwise"],
         prompt_elementwise=0.0 if loop == "lean" else one["prompt_elementwise"],
         layer_s=one["layer_s"],
-        eager_layer_s=0.0 if graphs else one["eager_layer_s"],
+        eager_layer_s=0.0,
         prompt_layer_s=0.0 if loop == "lean" else one["prompt_layer_s"],
         prompt_expert_layer_s=0.0 if loop == "lean" else one["prompt_expert_layer_s"],
         step_s=one[f"{loop}_step_s"],
@@ -116,6 +110,11 @@ def rates_of(
         first_token_s=one[f"{'lean' if loop == 'lean' else 'python'}_first_token_s"],
         sharp=_SHARP,
     )
+
+
+def without_graphs(rates: Rates, fitted: Mapping[str, float] | None = None) -> Rates:
+    """Return the same where the host starts each kernel of an iteration."""
+    return replace(rates, eager_layer_s=(fitted or constants()["fitted"])["eager_layer_s"])
 
 
 def peaks_of(hardware: HardwareConfig, weights: str, cards: int) -> Rates:

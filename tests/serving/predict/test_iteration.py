@@ -9,7 +9,7 @@ import pytest
 from benchmarks.prediction.served import architecture, hardware
 from llmexp.serving.predict.held import Formats, Held, held
 from llmexp.serving.predict.iteration import Iteration, IterationTime, iteration_time, longer
-from llmexp.serving.predict.rates import Loop, peaks_of, rates_of
+from llmexp.serving.predict.rates import Loop, peaks_of, rates_of, without_graphs
 
 MACHINES = ("a100", "h100", "h200", "l40s", "rtx4090", "rtx3090", "mi300x", "b200")
 DECODES = [(rows, context) for rows in (1, 16, 200, 2000) for context in (10, 1000, 30000)]
@@ -62,7 +62,7 @@ def test_cards_share_weights_and_pay_for_all_reduces() -> None:
     assert four.products == pytest.approx(one.products / 4)
     assert (one.communication, four.communication > 0) == (0.0, True)
     slow = spent("llama2-7b", "rtx4090", Iteration(64, 100), cards=4).communication
-    assert slow > 10 * spent("llama2-7b", "a100", Iteration(64, 100), cards=4).communication
+    assert slow > 4 * spent("llama2-7b", "a100", Iteration(64, 100), cards=4).communication
 
 
 def test_fewer_bits_decode_faster_and_compute_as_fast() -> None:
@@ -82,8 +82,8 @@ def test_without_graphs_the_host_bounds_few_tokens_alone() -> None:
     part = held(architecture("llama2-7b"))
 
     def seconds(rows: float, *, graphs: bool) -> float:
-        rates = rates_of(hardware("h100"), "bf16", "overlapped", 1, graphs=graphs)
-        return iteration_time(part, rates, Iteration(rows, 500)).whole
+        rates = rates_of(hardware("h100"), "bf16", "overlapped", 1)
+        return iteration_time(part, rates if graphs else without_graphs(rates), Iteration(rows, 500)).whole
 
     assert seconds(1, graphs=False) > 2 * seconds(1, graphs=True)
     assert seconds(2000, graphs=False) == pytest.approx(seconds(2000, graphs=True))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from llmexp.schema import HardwareConfig
 from llmexp.serving.predict.held import Held
-from llmexp.serving.predict.rates import missing, rates_of
+from llmexp.serving.predict.rates import missing, rates_of, without_graphs
 
 # Of copies from pinned memory: 12.89 GiB/s of PCIe 3.0's 15.75 GB/s, as FlexGen's authors fitted it.
 _LINK_SHARE = 0.88
@@ -56,7 +56,7 @@ def lacking(hardware: HardwareConfig) -> list[str]:
 
 def machine_of(hardware: HardwareConfig) -> OffloadMachine:
     """Return the machine of a hardware file; `lacking` has to have nothing to say of it."""
-    rates = rates_of(hardware, "bf16", "python", 1, graphs=False)
+    rates = without_graphs(rates_of(hardware, "bf16", "python", 1))
     read = float(hardware.disk_bandwidth_bytes_per_s or 0.0)
     return OffloadMachine(
         device_bytes=_USABLE * float(hardware.memory_bytes or 0),
