@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -51,6 +52,10 @@ _HOPPER = ("h100", "h100_96gb", "h200", "h800")
 # What notes say of kernels: as many are fused as Liger fuses, and attention is the one of arXiv 2407.08608.
 _LIKE_LIGER, _FOR_HOPPER = "MLP and loss in fused kernels", "FlashAttention-3"
 _MEGATRON = ("megatron", "nemo")
+# LLMQ casts in the kernels before a product, and its card updates states that lie on the host.
+_OWN_KERNELS = "llmq"
+# Where a source has another network than the file of its cards.
+_NETWORK = re.compile(r"network of (\d+) Gbit/s a node")
 # Their tensor parallelism is torch's, on DTensors; others have layers of their own, as Megatron has.
 _WITH_DTENSOR, _ASYNCHRONOUS = ("torchtitan", "kempnerforge", "automodel"), "asynchronous tp"
 _TITAN, _BY_LAYERS = "torchtitan", "recomputation by layers"
@@ -98,6 +103,8 @@ def planned(row: Row) -> Planned:
         return Planned(row, (), (), None, f"family {row.family} has no shape in llmexp")
     if row.precision == "nvfp4":  # NVIDIA's faster products in it on the GB300 are measured nowhere
         return Planned(row, (), (), None, "products in nvfp4 have no plan in llmexp")
+    if row.framework == _OWN_KERNELS and (row.precision == "fp8" or row.offload):
+        return Planned(row, (), (), None, "casts and offloading of LLMQ's kind have no plan in llmexp")
     words, assumed = words_and_assumptions(row)
     loader, master, composer = _composed_once()
     try:
@@ -181,7 +188,10 @@ def _machine(row: Row, assumed: list[str]) -> list[str]:
         nodes = -(-row.devices // _CARDS_OF_A_NODE)
         assumed += [f"machines of {_CARDS_OF_A_NODE} cards"] * (row.devices > 1)
     card = _CARDS.get(row.hardware, [f"hardware={row.hardware}"])
-    return [*card, f"hardware.nodes={nodes}", f"hardware.devices_per_node={row.devices // nodes}"]
+    devices = row.devices // nodes
+    told = _NETWORK.search(row.note)
+    network = [f"hardware.network_bandwidth_bytes_per_s={int(told[1]) / 8 / devices}e9"] if told else []
+    return [*card, f"hardware.nodes={nodes}", f"hardware.devices_per_node={devices}", *network]
 
 
 def _batch(row: Row, assumed: list[str]) -> list[str]:
@@ -246,7 +256,8 @@ def recomputed_share(row: Row) -> float:
 
 def _sharded(row: Row, assumed: list[str]) -> list[str]:
     if row.replicas == 1:
-        return []
+        # What offloads is ZeRO on one card too.
+        return [f"Z{row.sharding}"] if row.sharding and "optimizer" in row.offload else []
     if _shards_by_recipe(row):
         return ["Z1"]
     if row.sharding is None:

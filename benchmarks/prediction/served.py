@@ -43,6 +43,8 @@ _LEAN = (
 # Servers of 2023, before they had CUDA graphs; and one of before its scheduler was rewritten.
 _EAGER = (("tgi", "1.0.3"), ("vllm", "0.1.2"))
 _OLD = (*_EAGER, ("vllm", "0.5.4"), ("vllm", "0.4.1"))
+# It had no attention of its own for AMD's cards yet (vllm pull request 8310).
+_OLD_ON_AMD = ("vllm", "0.6.1")
 # The first versions that schedule beside the device unless told otherwise (vllm pull request 27614; SGLang's release
 # of December 2024). What prints no version is taken to be older.
 _OVERLAPPED = {"vllm": (0, 14), "sglang": (0, 4)}
@@ -72,7 +74,8 @@ class Measured:
     @property
     def is_old(self) -> bool:
         """Tell whether the server is older than the ones that are predicted."""
-        return (self.row["engine"], self.row["version"]) in _OLD
+        engine = self.row["engine"], self.row["version"]
+        return engine in _OLD or (engine == _OLD_ON_AMD and hardware(self.row["hardware"]).is_amd)
 
     @property
     def is_impossible(self) -> bool:
