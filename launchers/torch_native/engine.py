@@ -10,7 +10,7 @@ from llmexp.dtypes import bytes_of
 from llmexp.launch.commands import ranks_of
 from llmexp.launchers.torch_native.cut_limits import uncut
 from llmexp.launchers.torch_native.expert_limits import unshared_experts
-from llmexp.launchers.torch_native.schedules import CLASSES, PASSES, unpipelined, unsplit
+from llmexp.launchers.torch_native.schedules import CLASSES, PASSES, unpipelined
 from llmexp.method import Techniques
 from llmexp.record.plan import Command
 from llmexp.schema import CpKind
@@ -64,7 +64,6 @@ class TorchEngine(TrainingEngine):
         wanted = config.optimizer.implementation
         if wanted == "deepspeed" or (wanted == "deepspeed_with_offload" and techniques.offload_optimizer):
             return f"optimizer={config.optimizer.name} is DeepSpeed's: set optimizer=adamw"
-        pipeline = unpipelined(config, techniques) or unsplit(techniques, dims.schedule) if dims.schedule else None
         adapter = adapter_limit(config, techniques, dims) or _unsharded_bits(techniques)
         return (
             packing_limit(config, techniques, dims)
@@ -72,7 +71,7 @@ class TorchEngine(TrainingEngine):
             or _unshared(techniques, dims)
             or unshared_experts(config, dims)
             or uncut(config, techniques, dims)
-            or pipeline
+            or unpipelined(config, techniques, dims)
             or sharding_limit(config, techniques, dims)
             or misdeclared_moments(config)
             or flash_without_bf16(config, techniques)

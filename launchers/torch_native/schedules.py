@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from llmexp.inputs.hf_config import config_of
+from llmexp.inputs.shape import architecture_name, shape_of
+from llmexp.launchers.attention.sequence_limits import dropped_scores
+from llmexp.launchers.torch_native.cut_limits import own_code
 from llmexp.method import Method, Techniques
-from llmexp.schema import SizedModel
+from llmexp.schema import ModelConfig, SizedModel
 from llmexp.training.config import TrainingConfig
+from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.schedules import ANY, EVEN_ROUNDS, NO_FEWER_THAN_STAGES, Passes
 
 # These names are those of torch's get_schedule_class.
@@ -30,29 +35,46 @@ PASSES: Mapping[str, Passes] = {
 }
 # These schedules have a backward pass for a stage's inputs and a later one for its weights.
 SPLIT_BACKWARD = ("zero_bubble", "zbv", "dualpipev")
-ARCHITECTURES = ("llama", "qwen3", "mixtral")
+ARCHITECTURES = ("llama", "mistral", "qwen3", "mixtral", "qwen3_moe")
 
 
-def unpipelined(config: TrainingConfig, techniques: Techniques) -> str | None:
-    """Say why a model cannot be cut into stages."""
-    model = config.model
-    if not isinstance(model, SizedModel) or model.target:
-        return (
-            f"engine=torch cuts models of architecture {', '.join(ARCHITECTURES)} into stages, no folders, not "
-            f"model={model.name}"
-        )
-    if model.tie_embeddings:
-        return (
-            "engine=torch: the first and the last stage of a pipeline do not share an embedding: "
-            "set model.tie_embeddings=false"
-        )
+def unpipelined(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+    """Say why a model cannot be cut into stages; None where it can, or at one stage."""
+    if dims.schedule is None:
+        return None
+    reason = next((reason for reason, holds in _beyond(config.model).items() if holds), None)
+    if reason:
+        return f"engine=torch with parallelism.pp={dims.pp}: {reason}"
     if techniques.zero_stage > 1:
         return f"Z{techniques.zero_stage}: engine=torch does not shard pipeline stages with FSDP2: use Z1"
     hooked = [atom.code for atom in Method.parse(config.method, config.task.name).atoms if atom.model_hook]
-    return f"{', '.join(hooked)} acts on a whole model, not on pipeline stages" if hooked else None
+    on_whole = f"{', '.join(hooked)} acts on a whole model, not on pipeline stages" if hooked else None
+    return on_whole or _unsplit(techniques, dims.schedule)
 
 
-def unsplit(techniques: Techniques, schedule: str) -> str | None:
+def _beyond(model: ModelConfig) -> dict[str, bool]:
+    """Return the reasons that a model gives, and whether each holds."""
+    name, said = architecture_name(model), {} if isinstance(model, SizedModel) else config_of(model) or {}
+    taken = f"it takes models of architecture {', '.join(ARCHITECTURES)}"
+    return (
+        own_code(model)
+        | {
+            f"{taken}, not model={model.name} ({name})": name not in ARCHITECTURES or bool(model.target),
+            f"{taken} without biases, and config.json of model={model.name} has some, or no architectures": (
+                shape_of(model) is None and name != "qwen3_moe"
+            ),
+            "output_router_logits of config.json adds a loss of all layers, and a stage has some: set it to false": (
+                bool(said.get("output_router_logits"))
+            ),
+            "its first and its last stage do not share an embedding: set model.tie_embeddings=false": (
+                bool(model.tie_embeddings if isinstance(model, SizedModel) else said.get("tie_word_embeddings"))
+            ),
+        }
+        | dropped_scores(model)
+    )
+
+
+def _unsplit(techniques: Techniques, schedule: str) -> str | None:
     """Say which technique does not work with a backward pass in parts."""
     if schedule not in SPLIT_BACKWARD:
         return None

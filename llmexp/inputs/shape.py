@@ -37,6 +37,14 @@ class RankPart:
         each = (layers + self.embedding_as_layer + self.head_as_layer) // self.pp
         return each - self.embedding_as_layer, each * (self.pp > 2), each - self.head_as_layer
 
+    def stage_ends(self, embedding: int, norm: int, *, tied: bool) -> tuple[int, int, int]:
+        """Return the parameters outside of layers of the same three ranks, of which the first has the embedding.
+
+        The last has the last norm and the head. With tied embeddings its head is a copy, unless it is the first too.
+        """
+        both = norm + embedding * (1 if tied else 2)
+        return (both,) * 3 if self.v_shaped else (embedding, 0, norm + embedding)
+
 
 @dataclass(frozen=True)
 class ModelShape:
@@ -146,12 +154,9 @@ class ModelShape:
         return self.hidden_size + (self.embedding_parameters + self.head_parameters) // part.tp
 
     def _fullest(self, part: RankPart) -> tuple[int, int]:
-        first = self.embedding_parameters // part.tp
-        last = self.hidden_size + self.head_parameters // part.tp
         if part.pp == 1:
-            return self._held(self.num_layers, first + last, part)
-        last += first if self.tie_embeddings else 0
-        outside = (first + last,) * 3 if part.v_shaped else (first, 0, last)
+            return self._held(self.num_layers, self.ends_of_rank(part), part)
+        outside = part.stage_ends(self.embedding_parameters // part.tp, self.hidden_size, tied=self.tie_embeddings)
         stages = zip(part.stage_layers(self.num_layers), outside, strict=True)
         return max(self._held(layers, beside, part) for layers, beside in stages)
 

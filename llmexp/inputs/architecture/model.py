@@ -143,8 +143,12 @@ class Architecture:
         return {experts.count for experts, _ in self._experts}
 
     def parameters_of_rank(self, part: RankPart) -> int:
-        """Return the parameters of a rank; no degree is known here but one that shares out whole experts."""
-        return self.parameters - self._all_experts + self.expert_parameters_of_rank(part)
+        """Return the parameters of the rank that holds most, where stages have layers of one kind."""
+        if part.pp == 1:
+            return self.parameters - self._all_experts + self.expert_parameters_of_rank(part)
+        (kind,) = self.kinds
+        outside = part.stage_ends(self.embedding_parameters, self.hidden_size, tied=self.tie_embeddings)
+        return self.num_layers // part.pp * kind.parameters_of_rank(part) + max(outside)
 
     def ends_of_rank(self, part: RankPart) -> int:
         """Return the parameters of embedding, last norm and head, which no degree cuts."""
@@ -153,8 +157,8 @@ class Architecture:
 
     def expert_parameters_of_rank(self, part: RankPart) -> int:
         """Return the parameters of that rank's experts, shared ones aside, of which every rank has its own."""
-        assert part == RankPart(ep=part.ep)
-        return self._all_experts // part.ep
+        assert part.tp == 1
+        return self._all_experts // (part.ep * part.pp)
 
     @property
     def _all_experts(self) -> int:

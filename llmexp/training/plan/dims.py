@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from math import lcm, prod
 
 from llmexp.errors import DegreesError
-from llmexp.inputs.shape import RankPart, shape_of
+from llmexp.inputs.architecture.fields import UncountedError
+from llmexp.inputs.architecture.reading import architecture_of
+from llmexp.inputs.shape import ModelShape, RankPart, shape_of
 from llmexp.record.result import Batch
 from llmexp.record.samples import Record
 from llmexp.schema import CpKind, DenseModel, EndsAsLayers, MixtralModel, SizedModel
@@ -174,20 +176,34 @@ def _product(degrees: Mapping[str, int]) -> str:
 
 def _check_sizes(config: TrainingConfig) -> None:
     """Raise DegreesError where a degree does not divide a size of the model; a model of the hub tells none."""
-    sizes = config.model if isinstance(config.model, SizedModel) else shape_of(config.model)
-    if sizes is None:
-        return
+    sizes = _sizes(config)
     for name, row in DEGREES.items():
         for field in row.divides:
             if name == "pp":
-                _check_stages(config, sizes.num_layers)
+                _check_stages(config, _layers(config))
             else:
                 _check_divides(name, getattr(config.parallelism, name), f"model.{field}", getattr(sizes, field, None))
 
 
-def _check_stages(config: TrainingConfig, layers: int) -> None:
+def _sizes(config: TrainingConfig) -> SizedModel | ModelShape | None:
+    return config.model if isinstance(config.model, SizedModel) else shape_of(config.model)
+
+
+def _layers(config: TrainingConfig) -> int | None:
+    """Return the number of layers; None where only the built model has it."""
+    if sizes := _sizes(config):
+        return sizes.num_layers
+    try:
+        return architecture_of(config.model).num_layers
+    except UncountedError:
+        return None
+
+
+def _check_stages(config: TrainingConfig, layers: int | None) -> None:
     """Raise DegreesError where the layers, with the ends that count as one each, do not make even stages."""
     degrees = config.parallelism
+    if layers is None:
+        return
     ends = degrees.ends_as_layers
     counted = layers + ENDS[ends]
     if ends is None:
@@ -251,11 +267,12 @@ def _check_context(config: TrainingConfig, kind: CpKind | None) -> None:
 
 def _schedule(config: TrainingConfig, passes: Mapping[str, Passes]) -> str | None:
     """Return the schedule that orders the passes; None without a pipeline."""
-    degrees, model = config.parallelism, config.model
-    layers = model.num_layers + ENDS[degrees.ends_as_layers] if isinstance(model, SizedModel) else None
+    degrees = config.parallelism
     if degrees.pp == 1:
         _check_nothing_of_a_pipeline(config)
         return None
+    known = _layers(config)
+    layers = None if known is None else known + ENDS[degrees.ends_as_layers]
     _check_divides(
         "virtual_stages",
         degrees.virtual_stages,

@@ -89,7 +89,7 @@ def counts_of_other(run: CountedRun) -> ModelCounts:
     counts = ModelCounts(parameters=made.parameters, active_parameters=made.active_parameters, layers=made.words)
     if frozen := _freezes(run.techniques):
         return replace(counts, uncounted=dict.fromkeys(("flops", "memory"), frozen))
-    lacks = {"flops": _unequal_windows(made, run.config), "memory": _uncut(run)}
+    lacks = {"flops": _unequal_windows(made, run.config), "memory": _uncut(made, run)}
     known: dict[str, Any] = {} if lacks["flops"] else _flops(made, run)
     if not lacks["memory"] and run.builds_model:
         known["memory"] = _memory(made, run)
@@ -136,10 +136,11 @@ def _unequal_windows(made: Architecture, config: TrainingConfig) -> str:
     return f"attention has windows shorter than data.seq_len={data.seq_len}, and sequences differ in length"
 
 
-def _uncut(run: CountedRun) -> str:
+def _uncut(made: Architecture, run: CountedRun) -> str:
     """Say why the state is not known: degrees that cut a model, and moments of factored optimizers."""
-    cut = run.dims.cutting("matrices", "layers")
-    if cut:
-        degrees = ", ".join(f"{name} {size}" for name, size in cut.items())
-        return f"{degrees} cuts the model, and llmexp cuts Llama-like layers only"
+    matrices, layers = run.dims.cutting("matrices"), run.dims.cutting("layers")
+    if matrices or (layers and len(made.kinds) > 1):
+        degrees = ", ".join(f"{name} {size}" for name, size in (matrices | layers).items())
+        counts = "cuts Llama-like layers" if matrices else "counts stages of equal layers"
+        return f"{degrees} cuts the model, and llmexp {counts} only"
     return "" if run.moments is not None else f"the states of optimizer={run.config.optimizer.name} are unknown"

@@ -126,7 +126,6 @@ def test_ranks_compute_what_one_rank_computes(observe: Callable[..., Measurement
         ("balancing", "parallelism.cp=2", "output_router_logits of config.json balances experts over whole sequences"),
         ("dynamic", "parallelism.cp=2", "rope_type=dynamic of config.json goes by the last position"),
         ("biased", "parallelism.tp=2", "without biases, and config.json of model=biased has some"),
-        ("llama", "parallelism.pp=2", "into stages, no folders, not model=llama"),
         ("qwen3_moe", "parallelism.dp=3 parallelism.ep=3", "it does not divide the 4 experts of model=qwen3_moe"),
     ],
 )
@@ -135,8 +134,9 @@ def test_what_a_folders_model_cannot_be_cut_into_is_a_skip(tmp_path: Path, kind:
     assert reason in str(plan(tmp_path / kind, f"model.weights=random {words}").skip)
 
 
-def test_a_name_of_the_hub_tells_no_sizes_to_cut() -> None:
-    skip = plan("organization/name", "model.weights=random parallelism.tp=2").skip
+@pytest.mark.parametrize("degree", ["tp", "pp"])
+def test_a_name_of_the_hub_tells_no_sizes_to_cut(degree: str) -> None:
+    skip = plan("organization/name", f"model.weights=random parallelism.{degree}=2").skip
     assert "the config.json of model.path=organization/name is not here: set a folder" in str(skip)
 
 
@@ -146,7 +146,7 @@ def test_a_degree_that_does_not_divide_a_folders_heads_is_refused(tmp_path: Path
         plan(tmp_path, "model.weights=random parallelism.tp=3")
 
 
-@pytest.mark.parametrize("degree", ["tp", "cp", "ep"])
+@pytest.mark.parametrize("degree", ["tp", "pp", "cp", "ep"])
 def test_code_of_a_folders_own_is_not_cut(tmp_path: Path, degree: str) -> None:
     KINDS["llama"].save_pretrained(tmp_path)
     place = tmp_path / "config.json"

@@ -175,12 +175,12 @@ LOOPED = {"parallelism": {"dp": 1, "pp": 2, "virtual_stages": 2}, "batch": {"mic
         (
             "Naive",
             PIPELINE | {"model__tie_embeddings": True},
-            "engine=torch: the first and the last stage of a pipeline do not share an embedding",
+            "engine=torch with parallelism.pp=2: its first and its last stage do not share an embedding",
         ),
         (
             "Naive",
             PIPELINE | {"model__target": "package.Model"},
-            "engine=torch cuts models of architecture llama, qwen3, mixtral into stages",
+            "engine=torch with parallelism.pp=2: it takes models of architecture llama, mistral, qwen3, mixtral",
         ),
         ("F+R", LOOPED, None),
         ("R", LOOPED | {"parallelism": LOOPED["parallelism"] | {"schedule": "zbv"}}, "R: zbv splits backward passes"),
