@@ -160,10 +160,11 @@ class TorchEngine(TrainingEngine):
 def _of_tied_embedding(config: TrainingConfig, techniques: Techniques) -> float:
     """Return the bytes of its gradients that exist when all others do, besides one: two, until they are added up.
 
-    With several passes the sum is a third. Where gradients are then copied for the update, that takes more.
+    With several passes the sum is a third. Where gradients are then copied for the update, that takes more. Stages each
+    have their own backward, so that two are never to be added up at once.
     """
     units = Units.of(config)
-    if not units.tied or techniques.adapter or config.optimizer.fused_backward:
+    if not units.tied or config.parallelism.pp > 1 or techniques.adapter or config.optimizer.fused_backward:
         return 0.0
     return float(units.embedding * bytes_of(config.precision.gradients) * (1 + (config.batch.accumulation > 1)))
 

@@ -23,6 +23,7 @@ from llmexp.launchers.torch_native.replicated import optimizer
 from llmexp.launchers.torch_native.stages import Stage, stages_of_rank
 from llmexp.launchers.torch_native.state import TorchState
 from llmexp.launchers.torch_native.tensor_parallel import REPLICA, TENSOR, settled
+from llmexp.launchers.training.optimizer_state import local
 from llmexp.measure.batch import MicroBatch
 from llmexp.measure.dtypes import torch_dtype
 from llmexp.record.what_ran import WhatRan
@@ -48,6 +49,8 @@ class Pipelined:
         self._around_loss = loss_parallel if dims.tp > 1 else nullcontext
         of_rank = stages_of_rank(dims, mesh.get_local_rank("stage"))
         self.stages = [Stage(plan, index, device, mesh[TENSOR], self._shared) for index in of_rank]
+        self._tied = self._tie()
+        self._ends = _ends(dims) if self.stages[0].is_tied and not dims.v_shaped else None
         self.module: nn.Module = nn.ModuleList(self.stages)
         self.model_class = assembly.class_name(self.stages[0].model)
         self.trained = assembly.trained(self.module)
@@ -74,6 +77,11 @@ class Pipelined:
         """The dtype of the gradients, which are added up without conversion."""
         return torch_dtype(self._plan.config.precision.gradients)
 
+    @property
+    def repeated(self) -> Sequence[nn.Parameter]:
+        """The last stage's copy of a tied embedding, which the first stage's rank has too."""
+        return [self._tied] if self._tied is not None and self.stages[-1].is_last else []
+
     def backward(self, passes: Sequence[MicroBatch]) -> torch.Tensor:
         """Compute the gradients of a whole step, averaged over passes and replicas.
 
@@ -89,6 +97,15 @@ class Pipelined:
             self.schedule.step(*taken, target=target, losses=losses, return_outputs=False)
         self._average()
         return self._of_whole_replica(losses)
+
+    def _tie(self) -> nn.Parameter | None:
+        """Return the weight of tied embeddings that another rank has too; stages of one rank come to share theirs."""
+        held = [(stage, stage.tied) for stage in self.stages if stage.tied is not None]
+        if len(held) < 2:
+            return held[0][1] if held else None
+        (_, embedding), (last, _) = held
+        last.take_tied(embedding)
+        return None
 
     def _schedule(self) -> Any:
         options = dict(self._plan.engine_config["schedule"])
@@ -119,6 +136,9 @@ class Pipelined:
             sent = [distributed.all_reduce(each, group=self._replicas, async_op=True) for each in gradients]
             for each in sent:
                 each.wait()
+        tied: Any = self._tied
+        if tied is not None:
+            distributed.all_reduce(local(tied.grad), group=self._ends)
 
     def _of_whole_replica(self, losses: Sequence[torch.Tensor]) -> torch.Tensor:
         known = (
@@ -141,6 +161,14 @@ def _holders(dims: ParallelDims) -> distributed.ProcessGroup:
     return own
 
 
+def _ends(dims: ParallelDims) -> distributed.ProcessGroup | None:
+    """Return the group of a pipeline's first and last rank that hold the same parts; None for a rank between them."""
+    a_stage = dims.same_parameters * dims.tp
+    pairs = [[first, first + dims.world_size - a_stage] for first in range(a_stage)]
+    own, _ = distributed.new_subgroups_by_enumeration(pairs)
+    return own
+
+
 class PipelinedTraining(TorchState):
     """A pipeline with the measured loop's one call."""
 
@@ -148,7 +176,8 @@ class PipelinedTraining(TorchState):
 
     def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
         super().__init__(plan, Pipelined(plan, device))
-        held = torch.tensor(self.trainable_parameters, device=device)
+        own = self.trainable_parameters - sum(parameter.numel() for parameter in self.layout.repeated)
+        held = torch.tensor(own, device=device)
         distributed.all_reduce(held, group=self.layout.ranks)
         self.trainable_parameters = int(held)
 

@@ -5,7 +5,7 @@ With Z1 the optimizer's states are divided over the ranks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -132,6 +132,11 @@ class MasterCopy(torch.optim.Optimizer):
         copies = [[nn.Parameter(parameter.detach().to(dtype)) for parameter in group] for group in groups]
         self._parameters, self._copies = list(chain(*groups)), list(chain(*copies))
         self.inner = make([{"params": group} for group in copies])
+
+    def copies_of(self, parameters: Sequence[nn.Parameter]) -> list[nn.Parameter]:
+        """Return the copies of these parameters, but for those that other ranks update."""
+        copies = {id(one): copy for one, copy in zip(self._parameters, self._copies, strict=True)}
+        return [copies[id(parameter)] for parameter in parameters if id(parameter) in copies]
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]

@@ -42,7 +42,7 @@ def unpipelined(config: TrainingConfig, techniques: Techniques, dims: ParallelDi
     """Say why a model cannot be cut into stages; None where it can, or at one stage."""
     if dims.schedule is None:
         return None
-    reason = next((reason for reason, holds in _beyond(config.model).items() if holds), None)
+    reason = next((reason for reason, holds in _beyond(config, dims).items() if holds), None)
     if reason:
         return f"engine=torch with parallelism.pp={dims.pp}: {reason}"
     if techniques.zero_stage > 1:
@@ -52,12 +52,14 @@ def unpipelined(config: TrainingConfig, techniques: Techniques, dims: ParallelDi
     return on_whole or _unsplit(techniques, dims.schedule)
 
 
-def _beyond(model: ModelConfig) -> dict[str, bool]:
+def _beyond(config: TrainingConfig, dims: ParallelDims) -> dict[str, bool]:
     """Return the reasons that a model gives, and whether each holds."""
+    model, optimizer = config.model, config.optimizer
     name, said = architecture_name(model), {} if isinstance(model, SizedModel) else config_of(model) or {}
     taken = f"it takes models of architecture {', '.join(ARCHITECTURES)}"
     return (
         own_code(model)
+        | dropped_scores(model)
         | {
             f"{taken}, not model={model.name} ({name})": name not in ARCHITECTURES or bool(model.target),
             f"{taken} without biases, and config.json of model={model.name} has some, or no architectures": (
@@ -66,12 +68,17 @@ def _beyond(model: ModelConfig) -> dict[str, bool]:
             "output_router_logits of config.json adds a loss of all layers, and a stage has some: set it to false": (
                 bool(said.get("output_router_logits"))
             ),
-            "its first and its last stage do not share an embedding: set model.tie_embeddings=false": (
-                bool(model.tie_embeddings if isinstance(model, SizedModel) else said.get("tie_word_embeddings"))
-            ),
+            "two ranks update the weight of tied embeddings alike, as has been tried with optimizer=adamw and sgd, not "
+            f"with {optimizer.name}": _is_tied(model)
+            and not dims.v_shaped
+            and optimizer.targets not in ((), ("torch.optim.SGD",)),
         }
-        | dropped_scores(model)
     )
+
+
+def _is_tied(model: ModelConfig) -> bool:
+    said = {"tie_word_embeddings": model.tie_embeddings} if isinstance(model, SizedModel) else config_of(model) or {}
+    return bool(said.get("tie_word_embeddings"))
 
 
 def _unsplit(techniques: Techniques, schedule: str) -> str | None:

@@ -17,11 +17,13 @@ from transformers import PreTrainedModel
 
 from llmexp.launchers.data.packing import targets_of_part
 from llmexp.launchers.models import assembly, building
-from llmexp.launchers.models.weights import weights_of
+from llmexp.launchers.models.weights import WeightSource, weights_of
 from llmexp.launchers.torch_native.context_parallel import SharedSequences
 from llmexp.launchers.torch_native.tensor_parallel import materialize_parts
 from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.training_plan import TrainingPlan
+
+EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 
 
 class Elsewhere(nn.Module):
@@ -54,6 +56,9 @@ class Stage(nn.Module):
         with init_empty_weights(include_buffers=False):
             whole = assembly.unseeded_model(plan, device)
         source = weights_of(plan.config)(whole)
+        self.is_tied = bool(whole.config.tie_word_embeddings)
+        if self.is_tied:
+            source = _with_tied_head(source)
         self._cut(whole)
         if dims.tp > 1:
             self.model = materialize_parts(whole, source, plan, tensor, device)
@@ -71,6 +76,17 @@ class Stage(nn.Module):
     def is_last(self) -> bool:
         """Say whether this stage gives logits; other stages give hidden states."""
         return self.index == self.count - 1
+
+    @property
+    def tied(self) -> nn.Parameter | None:
+        """The weight of tied embeddings on the two stages that have it; None on others, and without ties."""
+        if not self.is_tied or not (self.is_first or self.is_last):
+            return None
+        return self.model.get_parameter(EMBEDDING if self.is_first else HEAD)
+
+    def take_tied(self, weight: nn.Parameter) -> None:
+        """Let the last stage's head use the weight of a first stage on this rank."""
+        self.model.lm_head.weight = weight
 
     def forward(self, received: torch.Tensor) -> torch.Tensor:
         """Compute hidden states, or the last stage's logits [micro, seq_len, vocab_size], or this rank's part of them.
@@ -118,6 +134,12 @@ class Stage(nn.Module):
             decoder.embed_tokens = Elsewhere()
         if not self.is_last:
             decoder.norm, whole.lm_head = Elsewhere(), Elsewhere()
+        whole.config.tie_word_embeddings = False  # no stage has both ends, which transformers would tie
+
+
+def _with_tied_head(source: WeightSource) -> WeightSource:
+    """Return the source that fills the head with the embedding."""
+    return lambda name, tensor: source(EMBEDDING if name == HEAD else name, tensor)
 
 
 def _leave(layers: nn.ModuleList, kept: Container[int]) -> None:

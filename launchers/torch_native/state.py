@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import torch
@@ -36,6 +37,10 @@ class Layout(Protocol):
         """The ranks that hold different parameters, or parts of them; None where each rank holds all."""
 
     @property
+    def repeated(self) -> Sequence[nn.Parameter]:
+        """The parameters here that another rank of `holders` has too, and counts."""
+
+    @property
     def config(self) -> PreTrainedConfig:
         """The whole model's configuration."""
 
@@ -55,6 +60,7 @@ class TorchState:
         self.layout = layout
         self._zero_stage = assembly.method_of(plan).techniques.zero_stage
         self._plain_copies = layout.copies_of_others if isinstance(layout, ExpertParallel) else 1
+        self._repeated = self._ids_of_repeated()
         self._clip_norm = plan.config.optimizer.clip_norm
         self._norm: torch.Tensor | None = None
         self.loss_scale = LossScale(plan.config.precision) if plan.config.precision.scales_loss else None
@@ -82,7 +88,8 @@ class TorchState:
         """Return the norm of the first step's gradient; None where the optimizer does not tell it."""
         if self._norm is not None:
             return float(self._norm)
-        return first_gradient_norm(self._base_optimizer, self.trainable_parameters, self._plain_copies)
+        how = self._plain_copies, self._repeated
+        return first_gradient_norm(self._base_optimizer, self.trainable_parameters, *how)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Return the groups with a learning rate; ZeroRedundancyOptimizer copies its own to those that it shares."""
@@ -108,15 +115,27 @@ class TorchState:
         if self.loss_scale:
             overflowed = self._unscale(held, self.loss_scale)
         elif self._clip_norm is not None:
-            self._norm = clip(held, self._clip_norm, self.layout.holders, self._plain_copies)
+            self._norm = self._norm_of(held)
+            clip(gradients_of(held), self._norm, self._clip_norm)
         if not overflowed:
             optimizer.step()
         optimizer.zero_grad()
 
+    def _ids_of_repeated(self) -> frozenset[int]:
+        """Return the ids of parameters that another rank counts, and of what the optimizer updates in their place."""
+        repeated, wrapped = self.layout.repeated, self._wrapped_optimizer
+        copies = wrapped.copies_of(repeated) if isinstance(wrapped, MasterCopy) else ()
+        return frozenset(map(id, (*repeated, *copies)))
+
+    def _norm_of(self, held: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Return the norm of the whole model's gradient."""
+        counted = [parameter for parameter in held if id(parameter) not in self._repeated]
+        return norm_of(gradients_of(counted), self.layout.holders, self._plain_copies)
+
     def _unscale(self, held: list[torch.Tensor], scale: LossScale) -> bool:
         """Undo the scale, and clip, in fp32; return True where gradients overflowed and are left."""
         gradients, factor = gradients_of(held), scale.factor
-        scaled = norm_of(gradients, self.layout.holders, self._plain_copies)
+        scaled = self._norm_of(held)
         self._norm = scaled / factor
         if scale.overflows(scaled):
             return True

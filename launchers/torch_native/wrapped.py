@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ class WrappedModel:
     """A model, `module`, in whatever is put around it, `model`; a layout sets both."""
 
     offloads = False
+    repeated: Sequence[nn.Parameter] = ()
     module: Any
     model: nn.Module
 

@@ -13,14 +13,9 @@ from llmexp.launchers.training.optimizer_state import copies, local
 _EPSILON = 1e-6
 
 
-def clip(
-    parameters: Iterable[torch.Tensor], largest: float, holders: distributed.ProcessGroup | None, plain_copies: int = 1
-) -> torch.Tensor:
-    """Scale the gradients so that their norm is at most `largest`, and return the norm before, as `norm_of` does."""
-    gradients = gradients_of(parameters)
-    norm = norm_of(gradients, holders, plain_copies)
+def clip(gradients: Iterable[torch.Tensor], norm: torch.Tensor, largest: float) -> None:
+    """Scale gradients, the norm of which is `norm`, so that their norm is at most `largest`."""
     torch._foreach_mul_(list(map(local, gradients)), kept_share(norm, largest))
-    return norm
 
 
 def gradients_of(parameters: Iterable[torch.Tensor]) -> list[torch.Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from math import prod, sqrt
 
 import torch
@@ -30,15 +30,20 @@ def moments(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
 
 
 def first_gradient_norm(
-    optimizer: torch.optim.Optimizer, trainable_parameters: int, plain_copies: int = 1
+    optimizer: torch.optim.Optimizer,
+    trainable_parameters: int,
+    plain_copies: int = 1,
+    repeated: Container[int] = (),
 ) -> float | None:
     """Compute the norm of the whole model's gradient in the only step so far of an Adam-like optimizer.
 
     It is None for other optimizers. It is computed from the first moments (arXiv 1412.6980). All ranks have to call it,
-    each with its part. Each parameter counts once, or all count as often.
+    each with its part. Each parameter counts once, or all count as often; ids in `repeated` are left out.
     """
     squares, elements = 0.0, 0.0
-    for state in optimizer.state.values():
+    for parameter, state in optimizer.state.items():
+        if id(parameter) in repeated:
+            continue
         first, second = state.get("exp_avg"), state.get("exp_avg_sq")
         if not (torch.is_tensor(first) and torch.is_tensor(second) and first.is_floating_point()):
             return None

@@ -17,7 +17,8 @@ def observe(plan: TrainingPlan, training: Any, device: torch.device) -> dict[str
     update = layout.optimizer.step
 
     def step() -> None:
-        squares = torch.nn.utils.get_total_norm([parameter.grad for parameter in layout.trained]).double() ** 2
+        counted = [parameter for parameter in layout.trained if all(parameter is not each for each in layout.repeated)]
+        squares = torch.nn.utils.get_total_norm([parameter.grad for parameter in counted]).double() ** 2
         distributed.all_reduce(squares, group=layout.ranks)
         norms.append(squares.sqrt().item())
         update()

@@ -63,6 +63,8 @@ FOUR = "parallelism.tp=2 parallelism.pp=2 parallelism.sequence=true batch.accumu
 CUT = "parallelism.tp=2 parallelism.sequence=true"
 # Embedding and head are most of the model.
 TIED = f"{CUT} model.tie_embeddings=true model.vocab_size=131072"
+# The first of two stages, whose embedding the last has too.
+ENDS = "parallelism.pp=2 batch.accumulation=4 model.tie_embeddings=true model.vocab_size=131072"
 IN_BACKGROUND = f"{MIXED} +engine.options.zero_optimization.overlap_comm=true"
 # By engine, ranks, method and words: how often the host waits for the device in a step.
 RUNS = {
@@ -108,6 +110,7 @@ RUNS = {
     ("torch", 1, "F", f"{PURE} {TIED}"): 0,
     ("torch", 1, "F", f"{PURE} {TIED} batch.accumulation=2"): 0,
     ("torch", 1, "F", f"{PURE} {TIED} parallelism.tp=1 parallelism.sequence=false"): 0,
+    ("torch", 1, "F", f"{PURE} {ENDS}"): 0,
     ("torch", 1, "F+R", f"{MIXED} {CUT} {LONGER}"): 0,
     ("torch", 4, "F+R+Z3", f"{MIXED} {TIED}"): 0,
     ("torch", 4, "F+Z2", f"{MIXED} {TIED}"): 0,

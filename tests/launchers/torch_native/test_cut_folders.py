@@ -39,7 +39,7 @@ SIZES = {
 }
 KINDS: dict[str, PreTrainedConfig] = {
     "llama": LlamaConfig(**SIZES, architectures=["LlamaForCausalLM"]),
-    "tied": Qwen3Config(**SIZES | {"tie_word_embeddings": True}, head_dim=16),
+    "tied": Qwen3Config(**SIZES | {"tie_word_embeddings": True}, head_dim=16, architectures=["Qwen3ForCausalLM"]),
     "mistral": MistralConfig(**SIZES, sliding_window=24),
     "qwen3": Qwen3Config(**SIZES, head_dim=16),
     "qwen3_moe": Qwen3MoeConfig(

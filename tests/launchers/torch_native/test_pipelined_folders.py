@@ -19,6 +19,7 @@ from llmexp.errors import ConfigError
 pytestmark = pytest.mark.ranks
 
 LAYERS = 4
+EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 
 
 def looped(schedule: str, more: str = "") -> str:
@@ -26,16 +27,24 @@ def looped(schedule: str, more: str = "") -> str:
 
 
 LAYOUTS = {
-    "llama, 1f1b": "parallelism.pp=2",
     "mistral, zbv": looped("zbv"),
     "windows, interleaved, R": looped("interleaved", "method=R"),
     "mixtral, dualpipev": looped("dualpipev"),
     "qwen3_moe, zero_bubble": looped("zero_bubble"),
+    "tied, gpipe, clipped": "parallelism.pp=2 parallelism.schedule=gpipe optimizer.clip_norm=0.5",
+    "tied, looped_bfs": looped("looped_bfs"),
+    "tied, zero_bubble": looped("zero_bubble"),
+    "tied, zbv": looped("zbv"),
+    "tied, dualpipev, clipped": looped("dualpipev", "optimizer.clip_norm=0.5"),
+    "tied, pp 4": "parallelism.pp=4",
+    "tied, tp": "parallelism.pp=2 parallelism.tp=2",
+    "tied, tp, zbv": looped("zbv", "parallelism.tp=2 parallelism.sequence=true"),
+    "tied, dp 2, sgd": "parallelism.pp=2 parallelism.dp=2 optimizer=sgd optimizer.lr=0.1",
     "llama, pp 4": "parallelism.pp=4",
     "llama, tp": "parallelism.pp=2 parallelism.tp=2 parallelism.sequence=true",
     "qwen3, cp, sgd": "parallelism.pp=2 parallelism.cp=2 optimizer=sgd optimizer.lr=0.1",
 }
-QUICK = {"mistral, zbv"}
+QUICK = {"mistral, zbv", "tied, gpipe, clipped"}
 
 
 @pytest.fixture
@@ -64,9 +73,14 @@ def test_stages_compute_what_one_rank_computes(observe: Callable[..., Measuremen
     assert mean_losses(ranks) == pytest.approx(alone["loss"], rel=FP32_TOLERANCE)
     for rank, what in product(ranks, ("gradient_norm", "first", "trainable_parameters")):
         assert rank[what] == pytest.approx(alone[what], rel=FP32_TOLERANCE), what
-    assert {weight for rank in ranks for weight in rank["weights"]} == alone["weights"].keys()
+    expected = alone["weights"]
+    if "tied" in name:
+        expected[HEAD] = expected[EMBEDDING]
+        copies = [rank["weights"][end] for rank in ranks for end in (EMBEDDING, HEAD) if end in rank["weights"]]
+        assert all(copy == copies[0] for copy in copies)
+    assert {weight for rank in ranks for weight in rank["weights"]} == expected.keys()
     for weight, values in chain(*(rank["weights"].items() for rank in ranks)):
-        assert difference(values, alone["weights"][weight]) < FP32_TOLERANCE, weight
+        assert difference(values, expected[weight]) < FP32_TOLERANCE, weight
     assert made.memory is not None
     for kind in ("parameters", "gradients", "optimizer"):
         assert max(rank["state"][kind] for rank in ranks) == getattr(made.memory, kind).device, kind
@@ -86,6 +100,14 @@ def test_what_a_folders_stages_would_train_otherwise_is_a_skip(tmp_path: Path, k
     skip = str(plan(tmp_path / kind, "model.weights=random parallelism.pp=2").skip)
     assert skip.startswith("engine=torch with parallelism.pp=2: ")
     assert reason in skip
+
+
+@pytest.mark.usefixtures("four_layers")
+@pytest.mark.parametrize("schedule", ["interleaved", "zbv"])
+def test_two_ranks_update_a_tied_embedding_by_the_optimizers_that_were_tried(tmp_path: Path, schedule: str) -> None:
+    KINDS["tied"].save_pretrained(tmp_path)
+    skip = plan(tmp_path, f"model.weights=random {looped(schedule)} optimizer=lion").skip
+    assert skip is None if schedule == "zbv" else "two ranks update the weight of tied embeddings alike" in str(skip)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ FLASH, UNFUSED = "aten::_scaled_dot_product_flash_attention_for_cpu", "aten::_so
 FP32_TOLERANCE = 1e-5
 BF16_TOLERANCE = 2e-2
 
+TIED = "model.tie_embeddings=true"
 VIRTUAL = {"interleaved", "looped_bfs", "zero_bubble", "zbv", "dualpipev"}
 
 
@@ -56,8 +57,11 @@ LAYOUTS: dict[str, tuple[int, str]] = {
     "1f1b, C": pp2("1f1b", "method=C"),
     "dualpipev, bf16_mixed": pp2("dualpipev", "precision=bf16_mixed"),
     "zbv, bf16_pure": pp2("zbv", "precision=bf16_pure"),
+    "1f1b, tied": pp2("1f1b", TIED),
+    "interleaved, tied, bf16_mixed": pp2("interleaved", f"{TIED} precision=bf16_mixed"),
     "zero_bubble, dp 2": pp2("zero_bubble", "parallelism.dp=2"),
     "zbv, dp 2, Z1": pp2("zbv", "parallelism.dp=2 method=Z1"),
+    "1f1b, dp 2, Z1, tied": pp2("1f1b", f"parallelism.dp=2 method=Z1 {TIED}"),
     "1f1b, dp 2, Z1, bf16_mixed": pp2("1f1b", "parallelism.dp=2 method=Z1 precision=bf16_mixed"),
     "interleaved, pp 4": (4, "parallelism.pp=4 parallelism.virtual_stages=2 model.num_layers=8"),
     "zbv, pp 4": (4, "parallelism.pp=4 parallelism.schedule=zbv parallelism.virtual_stages=2 model.num_layers=8"),
@@ -136,16 +140,20 @@ def test_a_pipeline_computes_what_one_process_computes(observed: Measurement, na
     updated: dict[str, float] = {}
     for rank in observed[name]:
         assert rank["gradient_norms"] == pytest.approx(alone.gradient_norms, abs=FP32_TOLERANCE)
-        if "tied" not in name:
-            assert rank["gradient_norm"] == pytest.approx(alone.gradient_norms[0], rel=1e-3)
+        assert rank["gradient_norm"] == pytest.approx(alone.gradient_norms[0], rel=1e-3)
         updated |= rank["parameter_norms"]
+    if "tied" in name:
+        assert updated.pop("lm_head.weight") == updated["model.embed_tokens.weight"]
     assert updated == pytest.approx(alone.parameter_norms, abs=FP32_TOLERANCE)
 
 
 @pytest.mark.ranks
 @pytest.mark.parametrize("name", BF16)
 def test_bf16_follows_the_curve_of_fp32(observed: Measurement, name: str) -> None:
-    assert mean_losses(observed, name) == pytest.approx(one_process(LAYOUTS[name][1]).losses, abs=BF16_TOLERANCE)
+    alone = one_process(LAYOUTS[name][1])
+    assert mean_losses(observed, name) == pytest.approx(alone.losses, abs=BF16_TOLERANCE)
+    for rank in observed[name]:
+        assert rank["gradient_norm"] == pytest.approx(alone.gradient_norms[0], rel=BF16_TOLERANCE)
 
 
 @pytest.mark.ranks

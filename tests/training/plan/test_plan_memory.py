@@ -120,6 +120,10 @@ def test_the_fullest_rank_of_a_model_that_is_cut(words, parameters, plan):
             ["parallelism.virtual_stages=2", "parallelism.schedule=zbv"],
             (SIZE - 2 * 32000 * 4096 - 4096) / 8 + 2 * 32000 * 4096 + 4096,
         ),
+        (
+            ["parallelism.virtual_stages=2", "parallelism.schedule=zbv", "model.tie_embeddings=true"],
+            (SIZE - 2 * 32000 * 4096 - 4096) / 8 + 32000 * 4096 + 4096,
+        ),
     ],
 )
 def test_in_a_v_the_first_rank_holds_embedding_and_head(words, parameters, plan):
