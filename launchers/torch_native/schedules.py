@@ -49,7 +49,7 @@ def unpipelined(config: TrainingConfig, techniques: Techniques, dims: ParallelDi
         return f"Z{techniques.zero_stage}: engine=torch does not shard pipeline stages with FSDP2: use Z1"
     hooked = [atom.code for atom in Method.parse(config.method, config.task.name).atoms if atom.model_hook]
     on_whole = f"{', '.join(hooked)} acts on a whole model, not on pipeline stages" if hooked else None
-    return on_whole or _unsplit(techniques, dims.schedule)
+    return on_whole or _unsplit(config, techniques, dims.schedule)
 
 
 def _beyond(config: TrainingConfig, dims: ParallelDims) -> dict[str, bool]:
@@ -81,7 +81,7 @@ def _is_tied(model: ModelConfig) -> bool:
     return bool(said.get("tie_word_embeddings"))
 
 
-def _unsplit(techniques: Techniques, schedule: str) -> str | None:
+def _unsplit(config: TrainingConfig, techniques: Techniques, schedule: str) -> str | None:
     """Say which technique does not work with a backward pass in parts."""
     if schedule not in SPLIT_BACKWARD:
         return None
@@ -93,4 +93,9 @@ def _unsplit(techniques: Techniques, schedule: str) -> str | None:
         )
     if techniques.compilation:
         return f"C: {schedule} splits backward passes, which torch cannot do with those of compiled layers"
+    if config.precision.linears:
+        return (
+            f"precision.linears={config.precision.linears}: {schedule} splits backward passes, and torchao would "
+            "multiply for both gradients in each part"
+        )
     return None

@@ -84,7 +84,6 @@ def linears_limit(
         f"engine={engine.name} {lacking}: set {other}precision=bf16_mixed or bf16_pure": wanted not in engine.linears,
         f"precision.scaling={scaling} is TransformerEngine's: choices are {', '.join(TORCHAO)}": scaling not in TORCHAO,
         "it converts linear layers that train: leave L, QL, P and Q out": techniques.adapter or techniques.quantization,
-        "it has not been tried with pipeline stages: set parallelism.pp=1": dims.pp > 1,
         f"it converts linear layers of dense models like Llama, not those of model={name}": not dense,
         f"it multiplies matrices whose sides {MULTIPLE} divides, and {odd} of model={name} is another": odd,
     }

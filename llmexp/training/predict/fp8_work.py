@@ -12,7 +12,7 @@ from llmexp.dtypes import bytes_of
 from llmexp.inputs.shape import ModelShape
 from llmexp.training.plan.float8 import MEGATRON, TRANSFORMER_ENGINE, multiplies_recipe
 from llmexp.training.plan.training_plan import TrainingPlan
-from llmexp.training.predict.layers import Layers
+from llmexp.training.predict.layers import Layers, slowest_stage
 
 # Recipes whose kernels are counted, by torchao's and by TransformerEngine's engine.
 _PROGRAMS = {"torch": ("tensorwise", "rowwise", "rowwise_with_gw_hp"), MEGATRON: TRANSFORMER_ENGINE}
@@ -89,11 +89,12 @@ def fp8_work_of(plan: TrainingPlan, layers: Layers, tokens: float) -> Fp8Work:
     if precision.linears is None or not isinstance(shape, ModelShape):
         return Fp8Work(0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     compiled, element = plan.techniques.compilation, bytes_of(precision.parameters)
-    elements = _elements(shape, tokens, tp, shared=compiled)
+    stage = slowest_stage(layers, plan.dims).share
+    elements = _elements(shape, shape.num_layers * stage, tokens, tp, shared=compiled)
     forward, behind = (_compiled if compiled else _eager)(precision.scaling, element)
-    launched = (0.0, 0.0) if compiled else _launched(precision.scaling, len(shape.matrices) * shape.num_layers)
+    launched = (0.0, 0.0) if compiled else _launched(precision.scaling, len(shape.matrices) * shape.num_layers * stage)
     return Fp8Work(
-        fp8_flops=2.0 * tokens * layers.matrices / tp,
+        fp8_flops=2.0 * tokens * layers.matrices / tp * stage,
         fp8_narrow=float(tp),
         weights_in_16_bits=float(precision.scaling == "rowwise_with_gw_hp"),
         cast_bytes=forward.of(elements),
@@ -103,14 +104,14 @@ def fp8_work_of(plan: TrainingPlan, layers: Layers, tokens: float) -> Fp8Work:
     )
 
 
-def _elements(shape: ModelShape, tokens: float, tp: int, *, shared: bool) -> _Elements:
-    """Return the elements of all layers; tensor parallelism cuts inputs or results of each layer, not both."""
+def _elements(shape: ModelShape, layers: float, tokens: float, tp: int, *, shared: bool) -> _Elements:
+    """Return the elements of so many layers; tensor parallelism cuts inputs or results of each layer, not both."""
     sides = shape.matrices
     inputs = sum(side[0] for name, side in sides.items() if not (shared and name in _SAME_INPUT))
-    positions = tokens * shape.num_layers * (1 + 1 / tp) / 2
+    positions = tokens * layers * (1 + 1 / tp) / 2
     return _Elements(
         inputs=positions * inputs,
-        weights=shape.num_layers * sum(one * other for one, other in sides.values()) / tp,
+        weights=layers * sum(one * other for one, other in sides.values()) / tp,
         results=positions * sum(side[1] for side in sides.values()),
     )
 
@@ -144,7 +145,7 @@ def _eager(scaling: str, element: int) -> tuple[_Sides, _Sides]:
     return _Sides(inputs=cast, weights=cast), behind[scaling]
 
 
-def _launched(scaling: str, linears: int) -> tuple[float, float]:
+def _launched(scaling: str, linears: float) -> tuple[float, float]:
     """Return the kernels of casts in forward and in backward, in layers."""
     one = _KERNELS if scaling == "tensorwise" else _KERNELS_OF_ROWS
     half = scaling == "rowwise_with_gw_hp"

@@ -186,6 +186,12 @@ LOOPED = {"parallelism": {"dp": 1, "pp": 2, "virtual_stages": 2}, "batch": {"mic
             "C: dualpipev splits backward passes",
         ),
         ("F", LOOPED | {"parallelism": LOOPED["parallelism"] | {"schedule": "zero_bubble"}}, None),
+        ("R", LOOPED | {"precision": FP8}, None),
+        (
+            "F",
+            LOOPED | {"precision": FP8, "parallelism": LOOPED["parallelism"] | {"schedule": "zero_bubble"}},
+            "precision.linears=fp8: zero_bubble splits backward passes, and torchao would multiply for both gradients",
+        ),
     ],
 )
 def test_what_does_not_go_with_a_pipeline_is_a_skip(

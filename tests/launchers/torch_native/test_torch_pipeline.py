@@ -12,6 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 from alone import Alone, train_alone
+from cut_training import mean_losses as cut_losses
+from cut_training import plan as cut
 from marks import slow, tier
 from planning import Measurement, make_plan
 from torch import nn
@@ -154,6 +156,33 @@ def test_bf16_follows_the_curve_of_fp32(observed: Measurement, name: str) -> Non
     assert mean_losses(observed, name) == pytest.approx(alone.losses, abs=BF16_TOLERANCE)
     for rank in observed[name]:
         assert rank["gradient_norm"] == pytest.approx(alone.gradient_norms[0], rel=BF16_TOLERANCE)
+
+
+IN_FP8 = {
+    "tensorwise": "parallelism.pp=2",
+    "tensorwise, tied, dp 2, Z1": f"parallelism.pp=2 parallelism.dp=2 {TIED} method=Z1",
+    "tensorwise, tp": "parallelism.pp=2 parallelism.tp=2 parallelism.sequence=true",
+    "rowwise, interleaved, R": f"{pp2('interleaved')[1]} precision.scaling=rowwise method=R",
+    "weights' gradients in fp32": f"{pp2('looped_bfs')[1]} precision.scaling=rowwise_with_gw_hp",
+    "blocks, gpipe": f"{pp2('gpipe')[1]} precision=bf16_mixed precision.scaling=mxfp8 data.seq_len=64",
+}
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("name", [pytest.param(name, marks=tier(name, {"tensorwise"}, IN_FP8)) for name in IN_FP8])
+def test_stages_multiply_in_fp8_as_the_whole_model_does(observe: Callable[..., Measurement], name: str) -> None:
+    pytest.importorskip("torchao")
+    words, stages = f"model.num_layers={LAYERS} {IN_FP8[name]} precision.linears=fp8", ("pp", "virtual", "sched", "dp")
+    apart = (*(f"parallelism.{each}" for each in stages), "method=")
+    made, whole = cut(words), cut(" ".join(word for word in words.split() if not word.startswith(apart)))
+    alone = observe({"whole": whole}, whole.processes, "updates_worker")["whole"]
+    ranks = observe({"cut": made}, made.processes, "updates_worker")["cut"]
+    assert cut_losses(ranks) == pytest.approx(cut_losses(alone), rel=1e-6)
+    for rank in ranks:
+        assert rank["gradient_norm"] == pytest.approx(alone[0]["gradient_norm"], rel=1e-6)
+    assert made.memory is not None
+    for kind in ("parameters", "gradients"):
+        assert max(rank["state"][kind] for rank in ranks) == getattr(made.memory, kind).device, kind
 
 
 @pytest.mark.ranks

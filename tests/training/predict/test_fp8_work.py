@@ -37,6 +37,15 @@ def predicted(*words: str) -> Prediction:
     return found
 
 
+@pytest.mark.parametrize("method", ["F", "F+C"])
+def test_a_stage_has_its_share_of_products_and_casts_and_the_head_is_no_less(method: str) -> None:
+    words = (f"method={method}", "hardware.devices_per_node=4", "batch.accumulation=8")
+    whole, stage = (work(*words, f"parallelism.{degree}=4") for degree in ("dp", "pp"))
+    for name in ("fp8_flops", "cast_bytes", "cast_bytes_behind", "cast_layers", "cast_layers_behind"):
+        assert getattr(stage, name) == pytest.approx(getattr(whole, name) / 4), name
+    assert stage.products_flops == pytest.approx(whole.products_flops)
+
+
 def test_all_products_of_layers_are_in_fp8_and_the_head_is_not() -> None:
     low, high = work(), work("precision=bf16_pure")
     assert low.fp8_flops == 2 * TOKENS * WEIGHTS
