@@ -109,7 +109,10 @@ def plan(*words: str) -> TrainingPlan:
         ),
         ([FP8, "engine=torch", "method=L", "task=finetune"], "leave L, QL, P and Q out"),
         ([FP8, "engine=torch", "method=Q"], "leave L, QL, P and Q out"),
-        ([FP8, "engine=torch", "parallelism.pp=2", "batch.accumulation=2"], "set parallelism.pp=1"),
+        (
+            [FP8, "engine=torch", "parallelism.pp=2", "batch.accumulation=2", "parallelism.schedule=zero_bubble"],
+            "zero_bubble splits backward passes",
+        ),
         ([FP8, "engine=torch", "model=tiny-moe"], "dense models like Llama, not those of model=tiny-moe"),
         ([FP8, MX, "engine=torch"], "32 elements share a scale, and 32 does not divide gate_proj, 128 x 344 of model"),
         ([FP8, MX, *WIDE, "data.seq_len=350"], "32 does not divide 350 positions: set data.seq_len=320"),

@@ -87,7 +87,7 @@ def rates_of(
     own = known["typical"] | _carried(hardware)
     in_fp8 = weights == "fp8" and hardware.measured_as in _WITH_FP8
     share = own.get("fp8_products_share", 2 * own["products_share"]) if in_fp8 else own["products_share"]
-    memory = float(hardware.memory_bandwidth_bytes_per_s or 0.0)
+    memory = float(hardware.memory_bandwidth_bytes_per_s or 0.0) * own.get("bandwidth_share", 1.0)
     peak = float(hardware.peak_flops_per_s[_DTYPE])
     reading = one["memory_share"] * own.get(f"{weights}_reading", 1.0) * one.get(f"{weights}_memory", 1.0)
     return Rates(

@@ -116,7 +116,7 @@ def rates_of(plan: TrainingPlan, known: Mapping[str, Any] | None = None) -> tupl
     changed = changed_numbers(hardware)
     rates |= {
         "peak_flops_per_s": peak,
-        "memory_bytes_per_s": hardware.memory_bandwidth_bytes_per_s,
+        "memory_bytes_per_s": (hardware.memory_bandwidth_bytes_per_s or 0.0) * carried.get("bandwidth_share", 1.0),
         "fp8_flops_per_s": hardware.peak_flops_per_s.get("fp8", peak),
         # They stream through memory as the fused update does.
         "cast_accesses": rates["fused_update"],
