@@ -51,10 +51,10 @@ def words_of_blind() -> Iterator[str]:
         yield _line(test, [one for one in sources if one.test == test])
     yield ""
     yield "What the first showed was mended before the second. The first set 6 rows of dgxc-hf aside afterwards, whose"
-    yield "times include evaluations. In the second, rows were corrected by their sources after a first look: they now say"
-    yield "which programs have fused kernels and which network, LLMQ's own casts and offloading have no plan, and MLPerf"
-    yield "counts as three programs. As collected, the median was 22.4 % over 41 sources, and 51 % of 268 were held. No"
-    yield "formula was changed for it. The last column below has what each test found."
+    yield "times include evaluations. In the second, rows were corrected by their sources after a first look: they now"
+    yield "say which programs have fused kernels and which network, LLMQ's own casts and offloading have no plan, and"
+    yield "MLPerf counts as three programs. As collected, the median was 22.4 % over 41 sources, and 51 % of 268 were"
+    yield "held. No formula was changed for it. The last column below has what each test found."
 
 
 def _line(test: str, sources: Sequence[Blind]) -> str:
