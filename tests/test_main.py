@@ -106,9 +106,13 @@ def test_bash_completes_groups_options_and_keys(tmp_path: Path):
     assert "model=" in complete("llmexp mod", tmp_path)
     assert complete("llmexp hardware=rtx", tmp_path) == [
         "hardware=rtx2080ti",
+        "hardware=rtx3080",
         "hardware=rtx3090",
         "hardware=rtx3090_nvlink",
+        "hardware=rtx4070ti_super",
         "hardware=rtx4090",
+        "hardware=rtx5070ti",
+        "hardware=rtx5080",
         "hardware=rtx5090",
         "hardware=rtx6000ada",
         "hardware=rtxpro6000",

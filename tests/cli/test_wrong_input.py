@@ -21,7 +21,7 @@ WRONG = {
     "++measure.step=3": ["'measure.step'", "did you mean measure.steps?"],
     "seq_len=3": ["write data.seq_len;"],
     "model=7c": ["unknown model '7c'", "did you mean 7b?", "tiny"],
-    "hardware=rtx4080": ["did you mean rtx4090?"],
+    "hardware=rtx4060": ["did you mean rtx4090?"],
     "experiment=paper": ["paper_table03"],
     "hydra/launcher=slrm": ["hydra/launcher", "basic"],
     "measure.steps=0": ["measure.steps=0: must be a whole number of at least 1"],
