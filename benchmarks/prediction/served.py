@@ -41,7 +41,7 @@ _LEAN = (
     "llama_cpp",
 )
 # Servers of 2023, before they had CUDA graphs; and one of before its scheduler was rewritten.
-_EAGER = (("tgi", "1.0.3"), ("vllm", "0.1.2"))
+_EAGER = (("tgi", "1.0.3"), ("vllm", "0.1.2"), ("tgi", "dev-20231219"), ("vllm", "dev-20231219"))
 _OLD = (*_EAGER, ("vllm", "0.5.4"), ("vllm", "0.4.1"))
 # It had no attention of its own for AMD's cards yet (vllm pull request 8310).
 _OLD_ON_AMD = ("vllm", "0.6.1")
