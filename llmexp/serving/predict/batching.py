@@ -160,10 +160,17 @@ class Server:
         return chunks * self._iteration(load, max(beside, 0.0), load.prompt / chunks).whole
 
     def _in_turn_s(self, load: Load, requests: float) -> float:
-        """Return how much longer than its own prompt takes a request waits, in the mean of many that come at once."""
+        """Return how much longer than its own prompt takes a request waits, in the mean of many that come at once.
+
+        An only token comes at the end of all that are in flight anyhow.
+        """
+        if load.output <= 1:
+            return 0.0
         steps = max(1.0, ceil(requests * load.prompt / self.limits.prefill))
-        each = self._iteration(load, 0.0, requests * load.prompt / steps).whole
-        return max(0.0, (steps + 1) / 2 * each - self._prompt_s(load, 0.0))
+        reading = steps * self._iteration(load, 0.0, requests * load.prompt / steps).whole
+        # Short prompts end several in a step, long ones after several steps.
+        ends = max(1.0, min(steps, requests))
+        return max(0.0, (ends + 1) / (2 * ends) * reading - self._prompt_s(load, 0.0))
 
     def _decode(self, load: Load, in_flight: float) -> IterationTime:
         return self._iteration(load, in_flight, 0.0)

@@ -194,3 +194,25 @@ def test_tokens_after_a_prompt_of_several_iterations_take_as_long_as_after_one_o
         server().outcome(Load(prompt=prompt, output=2, rate_per_s=0.01, requests=10)).tpot_s for prompt in (8192, 8193)
     )
     assert two == pytest.approx(one, rel=0.05)
+
+
+def test_the_first_requests_of_a_closed_load_wait_for_each_other() -> None:
+    endless, once, often = (
+        server().outcome(replace(LOAD, concurrency=32, requests=count)).ttft_s for count in (None, 32, 320)
+    )
+    assert once > 1.5 * endless
+    assert often - endless == pytest.approx((once - endless) / 10)
+
+
+def test_long_prompts_that_come_at_once_are_read_one_after_the_other() -> None:
+    made = server()
+    load = Load(prompt=2 * made.limits.prefill, output=100, concurrency=4)
+    waited = made.outcome(replace(load, requests=4)).ttft_s - made.outcome(load).ttft_s
+    alone = made.outcome(replace(load, concurrency=1)).ttft_s - made.rates.first_token_s
+    # The second waits for one prompt, the third for two, the last for three.
+    assert waited == pytest.approx(1.5 * alone, rel=0.01)
+
+
+def test_only_tokens_of_a_closed_load_come_before_its_end() -> None:
+    found = server().outcome(replace(LOAD, output=1, concurrency=64, requests=64))
+    assert found.ttft_s < 1.05 * 64 / found.requests_per_s
