@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from llmexp.schema import HardwareConfig
 from llmexp.training.plan.float8 import multiplies_fp8
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.predict.changed import as_filed, changed_numbers
@@ -111,7 +112,8 @@ def rates_of(plan: TrainingPlan, known: Mapping[str, Any] | None = None) -> tupl
     here = (None if own or judged else card_rates(plan)) or ({}, "")
     is_switched = (hardware.interconnect_bandwidth_bytes_per_s or 0.0) >= links["switched_from"]
     typical = known["typical"] | (known["switched"] if is_switched else {})
-    rates = typical | carried | known["shared"] | own | _links(plan, links, own.get("link_bytes_per_s"))
+    carried_fp8 = {"fp8_share": _fp8_share(hardware, known)}
+    rates = typical | carried | carried_fp8 | known["shared"] | own | _links(plan, links, own.get("link_bytes_per_s"))
     rates |= here[0]
     changed = changed_numbers(hardware)
     rates |= {
@@ -129,6 +131,17 @@ def rates_of(plan: TrainingPlan, known: Mapping[str, Any] | None = None) -> tupl
     if changed:
         source = f"{f'runs on {hardware.name}' if own else source} with another {' and '.join(changed)}"
     return Rates(**{name: value for name, value in rates.items() if name in names}), source
+
+
+def _fp8_share(hardware: HardwareConfig, known: Mapping[str, Any]) -> float:
+    """Return the share of their peak that products in fp8 reach, which only architectures were measured for.
+
+    A card whose products in 16 bits reach more or less than its architecture's has the same limits in fp8.
+    """
+    carried, typical, kin = known["carried"], known["typical"], hardware.measured_as
+    usual: float = carried["products_share"].get(kin, typical["products_share"])
+    share: float = carried["fp8_share"].get(kin, typical["fp8_share"])
+    return share * float(carried["products_share"].get(hardware.name, usual)) / usual
 
 
 def missing(plan: TrainingPlan) -> list[str]:

@@ -34,6 +34,12 @@ def test_a_card_without_measured_products_has_the_typical_share() -> None:
     )
 
 
+@pytest.mark.parametrize(("card", "kin"), [("h100_pcie", "h100"), ("l4", "l40s"), ("mi300x", "a5000")])
+def test_products_in_fp8_of_a_card_differ_from_its_kin_as_those_in_16_bits(card: str, kin: str) -> None:
+    one, other = (rates_of(make_plan(f"hardware={name}", "model=7b"))[0] for name in (card, kin))
+    assert one.fp8_share / other.fp8_share == pytest.approx(one.products_share / other.products_share)
+
+
 def test_servers_go_by_the_same_card() -> None:
     card, kin = (make_plan(f"hardware={name}", "model=7b").config.hardware for name in ("h100_pcie", "h100"))
     shares = [
