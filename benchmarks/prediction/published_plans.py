@@ -57,7 +57,7 @@ _OWN_KERNELS = "llmq"
 # Where a source has another network than the file of its cards.
 _NETWORK = re.compile(r"network of (\d+) Gbit/s a node")
 # Their tensor parallelism is torch's, on DTensors; others have layers of their own, as Megatron has.
-_WITH_DTENSOR, _ASYNCHRONOUS = ("torchtitan", "kempnerforge", "automodel"), "asynchronous tp"
+_WITH_DTENSOR, _ASYNCHRONOUS = ("pytorch", "torchtitan", "kempnerforge", "automodel"), "asynchronous tp"
 _TITAN, _BY_LAYERS = "torchtitan", "recomputation by layers"
 # The first FlashAttention reaches 25 to 40 % of an A100's peak (arXiv 2307.08691, abstract); this is the middle.
 _ATTENTION = {"attention in Triton": 0.325}

@@ -342,3 +342,25 @@ def test_attention_that_no_engine_has_is_slower_by_what_is_known_of_it(made_up) 
     assert (old.cell.attention_share, new.cell.attention_share) == (0.325, None)
     slower = old.cell.evidence(constants()).predicted_s({}) - new.cell.evidence(constants()).predicted_s({})
     assert 0.01 < slower / new.cell.evidence(constants()).predicted_s({}) < 0.2
+
+
+@pytest.mark.parametrize(
+    ("framework", "note", "beside"),
+    [
+        ("pytorch", "", False),
+        ("torchtitan", "", False),
+        ("torchtitan", "asynchronous tp", True),
+        ("automodel", "", False),
+        ("nanotron", "", True),
+        ("megatron-lm", "", True),
+    ],
+)
+def test_tensor_parallelism_of_dtensors_waits_and_that_of_own_layers_does_not(made_up, framework, note, beside) -> None:
+    made = planned(replace(made_up, framework=framework, note=note, devices=4, tp=2))
+    assert made.cell.work.tensor_beside == float(beside)
+
+
+def test_automodel_is_torch_and_nemo_is_megatron(rows) -> None:
+    engines = {row.framework: engine_of(row) for row in rows}
+    assert {framework for framework in engines if "automodel" in framework} == {"automodel"}
+    assert (engines["automodel"], engines["nemo"]) == ("torch", "megatron")
