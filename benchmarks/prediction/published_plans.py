@@ -47,6 +47,7 @@ _NVIDIA = ("megatron-bridge", "megatron-lm", "nemo")
 _OF_RECIPES = "optimizer states, sequences and stages by its recipes"
 # What notes say of the scales of fp8.
 _SCALING = {"gradients of weights in bf16": "rowwise_with_gw_hp", "scaled by row": "rowwise"}
+_OF_EARLIER_STEPS = "scales of earlier steps"
 _COPIED = "sharded inside groups of cards and copied over these"
 _HOPPER = ("h100", "h100_96gb", "h200", "h800")
 # What notes say of kernels: as many are fused as Liger fuses, and attention is the one of arXiv 2407.08608.
@@ -149,6 +150,8 @@ def _engine_scaling(row: Row, assumed: list[str]) -> str:
 
     Megatron's own are those of earlier steps, which all had before (megatron-core 0.16, transformer_config.py).
     """
+    if _OF_EARLIER_STEPS in row.note:
+        return "delayed"
     current = row.framework == "megatron-bridge" or (row.framework == "nemo" and row.date >= "2025")
     assumed.append(f"scales of {'the step' if current else 'earlier steps'} in fp8")
     return "tensorwise" if current else "delayed"

@@ -227,6 +227,13 @@ def test_low_precision_has_the_scales_of_its_program(made_up, framework, date, p
     assert of_the_step.get(scaling, "") in ["", *assumed]
 
 
+def test_scales_that_a_source_prints_are_not_assumed(made_up) -> None:
+    row = replace(made_up, framework="nemo", date="2025-10", precision="fp8", note="packed; scales of earlier steps")
+    words, assumed = words_and_assumptions(row)
+    assert "precision.scaling=delayed" in words
+    assert not [one for one in assumed if "scales" in one]
+
+
 def test_what_nvidias_recipes_set_is_assumed_of_their_programs_alone(made_up) -> None:
     row = replace(made_up, framework="megatron-bridge", sharding=None, layers=126, devices=64, nodes=None, tp=2, pp=8)
     row = replace(row, sequence_parallel="")
