@@ -54,7 +54,7 @@ def words_of_blind() -> Iterator[str]:
     yield "times include evaluations. In the second, rows were corrected by their sources after a first look: they now"
     yield "say which programs have fused kernels and which network, LLMQ's own casts and offloading have no plan, and"
     yield "MLPerf counts as three programs. As collected, the median was 22.4 % over 41 sources, and 51 % of 268 were"
-    yield "held. No formula was changed for it. The last column below has what each test found."
+    yield "held. No formula was changed for these figures. The last column below has what each test found."
 
 
 def _line(test: str, sources: Sequence[Blind]) -> str:

@@ -56,7 +56,7 @@ def test_models_have_the_parameters_that_their_names_say(model: str) -> None:
 def test_few_numbers_are_beyond_the_data_sheet() -> None:
     """A number that the peaks forbid is left out by this rule, and nothing else is."""
     beyond = [row for row in ROWS if row.is_impossible]
-    assert len(beyond) <= 3
+    assert len(beyond) <= 5
 
 
 @pytest.mark.parametrize(

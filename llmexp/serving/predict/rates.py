@@ -85,8 +85,9 @@ def rates_of(
     """
     known, one = constants(), fitted or constants()["fitted"]
     own = known["typical"] | _carried(hardware)
-    in_fp8 = weights == "fp8" and hardware.measured_as in _WITH_FP8
-    share = own.get("fp8_products_share", 2 * own["products_share"]) if in_fp8 else own["products_share"]
+    share = (
+        _fp8_share(hardware, own) if weights == "fp8" and hardware.measured_as in _WITH_FP8 else own["products_share"]
+    )
     memory = float(hardware.memory_bandwidth_bytes_per_s or 0.0) * own.get("bandwidth_share", 1.0)
     peak = float(hardware.peak_flops_per_s[_DTYPE])
     reading = one["memory_share"] * own.get(f"{weights}_reading", 1.0) * one.get(f"{weights}_memory", 1.0)
@@ -121,8 +122,10 @@ def peaks_of(hardware: HardwareConfig, weights: str, cards: int) -> Rates:
     """Return the rates of the data sheet itself, which nothing exceeds."""
     peak = float(hardware.peak_flops_per_s[_DTYPE])
     memory = float(hardware.memory_bandwidth_bytes_per_s or 0.0)
+    # Some cards' clocks boost beyond the sheet's.
+    boost = max(1.0, _carried(hardware).get("products_share", 1.0))
     return Rates(
-        flops_per_s=peak * (2 if weights == "fp8" and hardware.measured_as in _WITH_FP8 else 1),
+        flops_per_s=boost * peak * (2 if weights == "fp8" and hardware.measured_as in _WITH_FP8 else 1),
         weights_per_s=memory,
         cache_per_s=memory,
         memory_per_s=memory,
@@ -161,6 +164,16 @@ def missing(hardware: HardwareConfig, cards: int) -> list[str]:
 
 def _carried(hardware: HardwareConfig) -> dict[str, float]:
     return hardware.measured(constants()["carried"])
+
+
+def _fp8_share(hardware: HardwareConfig, own: Mapping[str, float]) -> float:
+    """Return the share of the peak in 16 bits that products in fp8 reach, for which only architectures were measured.
+
+    A card whose products in 16 bits reach more or less than its architecture's has the same limits in fp8.
+    """
+    known = constants()
+    kin = known["carried"]["products_share"].get(hardware.measured_as, known["typical"]["products_share"])
+    return own.get("fp8_products_share", 2 * kin) * own["products_share"] / float(kin)
 
 
 def _is_switched(hardware: HardwareConfig) -> bool:
