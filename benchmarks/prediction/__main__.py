@@ -23,7 +23,8 @@ _HEAD = """\
 #   measured in torch (github.com/zzc0721/torch-performance-test-data, database.md, commit 9d8282763), of A100 PCIe and
 #   AMD's cards with github.com/stas00/ml-engineering (compute/accelerator, commit 744d01e18), times 0.94: these two say
 #   the best of several shapes, and the tables above have 0.83 to 1.00 of it, 0.94 in the mean, on A100, H100, B200 and
-#   L40S. bandwidth_share: what MI300X reaches of its memory's peak, 81 %, over the 90 % of NVIDIA's cards (AMD MI300X GPU
+#   L40S.
+#   bandwidth_share: what MI300X reaches of its memory's peak, 81 %, over the 90 % of NVIDIA's cards (AMD MI300X GPU
 #   Performance Analysis, arXiv, October 2025).
 #   fp8_share: the median of fp8 products with 1024 rows or more and 16384 columns, whose kernels cast their inputs too,
 #   times what half_rows takes; on H100 and H200, B200 and GB200, L40S. Its typical value is the mean, rounded.

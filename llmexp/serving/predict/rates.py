@@ -85,9 +85,8 @@ def rates_of(
     """
     known, one = constants(), fitted or constants()["fitted"]
     own = known["typical"] | _carried(hardware)
-    share = (
-        _fp8_share(hardware, own) if weights == "fp8" and hardware.measured_as in _WITH_FP8 else own["products_share"]
-    )
+    in_fp8 = weights == "fp8" and hardware.measured_as in _WITH_FP8
+    share = _fp8_share(hardware, own) if in_fp8 else own["products_share"]
     memory = float(hardware.memory_bandwidth_bytes_per_s or 0.0) * own.get("bandwidth_share", 1.0)
     peak = float(hardware.peak_flops_per_s[_DTYPE])
     reading = one["memory_share"] * own.get(f"{weights}_reading", 1.0) * one.get(f"{weights}_memory", 1.0)
