@@ -19,6 +19,8 @@ from llmexp.errors import ConfigError
 pytestmark = pytest.mark.ranks
 
 LAYERS = 4
+# Of weights: Adam makes steps of one size from gradients that are little more than rounding errors.
+WEIGHT_TOLERANCE = 1e-4
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 
 
@@ -80,7 +82,7 @@ def test_stages_compute_what_one_rank_computes(observe: Callable[..., Measuremen
         assert all(copy == copies[0] for copy in copies)
     assert {weight for rank in ranks for weight in rank["weights"]} == expected.keys()
     for weight, values in chain(*(rank["weights"].items() for rank in ranks)):
-        assert difference(values, expected[weight]) < FP32_TOLERANCE, weight
+        assert difference(values, expected[weight]) < WEIGHT_TOLERANCE, weight
     assert made.memory is not None
     for kind in ("parameters", "gradients", "optimizer"):
         assert max(rank["state"][kind] for rank in ranks) == getattr(made.memory, kind).device, kind
@@ -92,7 +94,10 @@ def test_stages_compute_what_one_rank_computes(observe: Callable[..., Measuremen
         ("deepseek_v3", "it takes models of architecture llama, mistral, qwen3, mixtral, qwen3_moe, not model="),
         ("biased", "without biases, and config.json of model=biased has some"),
         ("dropping", "drop different scores by attention_dropout=0.1 of config.json: set 0"),
-        ("balancing", "output_router_logits of config.json adds a loss of all layers, and a stage has some: set it"),
+        (
+            "balancing",
+            "output_router_logits of config.json adds a loss of all layers, and a stage has some: set it",
+        ),
     ],
 )
 def test_what_a_folders_stages_would_train_otherwise_is_a_skip(tmp_path: Path, kind: str, reason: str) -> None:
