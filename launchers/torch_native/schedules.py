@@ -9,7 +9,7 @@ from llmexp.inputs.shape import architecture_name, shape_of
 from llmexp.launchers.attention.sequence_limits import dropped_scores
 from llmexp.launchers.torch_native.cut_limits import own_code
 from llmexp.method import Method, Techniques
-from llmexp.schema import ModelConfig, SizedModel
+from llmexp.schema import SizedModel
 from llmexp.training.config import TrainingConfig
 from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.schedules import ANY, EVEN_ROUNDS, NO_FEWER_THAN_STAGES, Passes
@@ -55,7 +55,8 @@ def unpipelined(config: TrainingConfig, techniques: Techniques, dims: ParallelDi
 def _beyond(config: TrainingConfig, dims: ParallelDims) -> dict[str, bool]:
     """Return the reasons that a model gives, and whether each holds."""
     model, optimizer = config.model, config.optimizer
-    name, said = architecture_name(model), {} if isinstance(model, SizedModel) else config_of(model) or {}
+    name, untried = architecture_name(model), optimizer.targets not in ((), ("torch.optim.SGD",))
+    said = {"tie_word_embeddings": model.tie_embeddings} if isinstance(model, SizedModel) else config_of(model) or {}
     taken = f"it takes models of architecture {', '.join(ARCHITECTURES)}"
     return (
         own_code(model)
@@ -65,20 +66,13 @@ def _beyond(config: TrainingConfig, dims: ParallelDims) -> dict[str, bool]:
             f"{taken} without biases, and config.json of model={model.name} has some, or no architectures": (
                 shape_of(model) is None and name != "qwen3_moe"
             ),
-            "output_router_logits of config.json adds a loss of all layers, and a stage has some: set it to false": (
+            "output_router_logits of config.json adds a loss of all layers, and no stage has all: set it to false": (
                 bool(said.get("output_router_logits"))
             ),
             "two ranks update the weight of tied embeddings alike, as has been tried with optimizer=adamw and sgd, not "
-            f"with {optimizer.name}": _is_tied(model)
-            and not dims.v_shaped
-            and optimizer.targets not in ((), ("torch.optim.SGD",)),
+            f"with {optimizer.name}": untried and not dims.v_shaped and bool(said.get("tie_word_embeddings")),
         }
     )
-
-
-def _is_tied(model: ModelConfig) -> bool:
-    said = {"tie_word_embeddings": model.tie_embeddings} if isinstance(model, SizedModel) else config_of(model) or {}
-    return bool(said.get("tie_word_embeddings"))
 
 
 def _unsplit(config: TrainingConfig, techniques: Techniques, schedule: str) -> str | None:

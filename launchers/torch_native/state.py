@@ -88,8 +88,7 @@ class TorchState:
         """Return the norm of the first step's gradient; None where the optimizer does not tell it."""
         if self._norm is not None:
             return float(self._norm)
-        how = self._plain_copies, self._repeated
-        return first_gradient_norm(self._base_optimizer, self.trainable_parameters, *how)
+        return first_gradient_norm(self._base_optimizer, self.trainable_parameters, self._plain_copies, self._repeated)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Return the groups with a learning rate; ZeroRedundancyOptimizer copies its own to those that it shares."""

@@ -94,10 +94,7 @@ def test_stages_compute_what_one_rank_computes(observe: Callable[..., Measuremen
         ("deepseek_v3", "it takes models of architecture llama, mistral, qwen3, mixtral, qwen3_moe, not model="),
         ("biased", "without biases, and config.json of model=biased has some"),
         ("dropping", "drop different scores by attention_dropout=0.1 of config.json: set 0"),
-        (
-            "balancing",
-            "output_router_logits of config.json adds a loss of all layers, and a stage has some: set it",
-        ),
+        ("balancing", "output_router_logits of config.json adds a loss of all layers, and no stage has all: set it"),
     ],
 )
 def test_what_a_folders_stages_would_train_otherwise_is_a_skip(tmp_path: Path, kind: str, reason: str) -> None:
