@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from llmexp.dtypes import format_of
+from llmexp.inputs.shape import architecture_name
 from llmexp.machine.bf16 import AMPERE
 from llmexp.method import Techniques
 from llmexp.training.config import TrainingConfig
@@ -41,7 +42,7 @@ def other_schedule(dims: ParallelDims, schedules: Iterable[str]) -> str | None:
 
 def quantized_experts(config: TrainingConfig, techniques: Techniques) -> str | None:
     """Say why Q cannot be used, for engines that run transformers' models."""
-    if techniques.quantization and config.model.architecture == "mixtral":
+    if techniques.quantization and architecture_name(config.model) == "mixtral":
         return f"Q replaces linear layers, and the experts of model={config.model.name} are stacks of matrices"
     return None
 
@@ -54,10 +55,10 @@ def adapter_limit(config: TrainingConfig, techniques: Techniques, dims: Parallel
         return "L, QL and P change a whole model, and parallelism.pp cuts it into stages"
     if techniques.adapter == "prompt" and (cut := dims.cutting("sequence")):
         return f"P lengthens every sequence, which {keys_of(cut)} has already split"
-    if techniques.adapter == "lora" and config.model.architecture == "mamba2":
+    if techniques.adapter == "lora" and architecture_name(config.model) == "mamba2":
         return f"L adds to matrices of attention and MLPs, and model={config.model.name} has neither: leave L out"
     beyond = [name for name in config.adapter.targets if name not in ATTENTION]
-    if techniques.adapter == "lora" and config.model.architecture == "mixtral" and beyond:
+    if techniques.adapter == "lora" and architecture_name(config.model) == "mixtral" and beyond:
         return (
             f"L adds to linear layers, and {', '.join(beyond)} of model={config.model.name} are stacks of matrices: "
             f"set adapter.targets=[{','.join(ATTENTION)}]"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llmexp.inputs.shape import shape_of
+from llmexp.inputs.shape import architecture_name, shape_of
 from llmexp.method import Techniques
 from llmexp.training.config import TrainingConfig
 from llmexp.training.plan.dims import ParallelDims
@@ -115,7 +115,7 @@ def _unfused(config: TrainingConfig, techniques: Techniques, dims: ParallelDims)
             f"optimizer={name} updates the parameters themselves, without a copy in {precision.master}: "
             "set precision=bf16_pure or precision=fp32"
         )
-    if config.optimizer.factored and config.model.architecture == "mixtral":
+    if config.optimizer.factored and architecture_name(config.model) == "mixtral":
         return (
             f"optimizer={name} keeps rows and columns of matrices, and the experts of model={config.model.name} are "
             "stacks of them"

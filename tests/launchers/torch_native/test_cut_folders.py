@@ -134,6 +134,13 @@ def test_what_a_folders_model_cannot_be_cut_into_is_a_skip(tmp_path: Path, kind:
     assert reason in str(plan(tmp_path / kind, f"model.weights=random {words}").skip)
 
 
+@pytest.mark.parametrize("words", ["method=Q", "optimizer=adalomo precision=fp32", "method=L task=finetune"])
+def test_experts_of_a_folder_are_stacks_of_matrices_as_any_are(tmp_path: Path, words: str) -> None:
+    KINDS["mixtral"].save_pretrained(tmp_path / "mixtral")
+    skip = str(plan(tmp_path / "mixtral", f"model.weights=random batch.accumulation=1 {words}").skip)
+    assert "stacks of" in skip, skip
+
+
 @pytest.mark.parametrize("degree", ["tp", "pp"])
 def test_a_name_of_the_hub_tells_no_sizes_to_cut(degree: str) -> None:
     skip = plan("organization/name", f"model.weights=random parallelism.{degree}=2").skip
