@@ -180,7 +180,7 @@ def page(judge: ServedJudge) -> str:
     beyond, old = len(judge.impossible), len(judge.old)
     counts = (
         f"The file has {len(judge.rows) + old + beyond} numbers. Two kinds take no part in a fit: {beyond} that exceed "
-        f"the device's data sheet,\nand {old} of vLLM before 0.6 and TGI 1.0, which have been rewritten since."
+        f"the device's data sheet,\nand {old} of vLLM before 0.6 (0.6.2 on AMD), and servers of 2023."
     )
     told = [_PAGE_HEAD, *_blind(judge.left), _MENDED, counts, "", *_by_kind(judge.left), ""]
     told += [_near_saturation(judge), "", *_by_source(judge), ""]

@@ -74,9 +74,10 @@ def test_what_is_given_stays() -> None:
         assert plan.config.engine.options["quantization"] == "fp8"
 
 
-def test_every_predicted_engine_has_its_best_option() -> None:
+def test_engines_as_fast_as_each_other_have_their_best_options() -> None:
+    """LightLLM and TGI schedule between iterations, and are beaten on as many cards."""
     engines = [plan.config.engine.name for plan in served_options(*RTX4090)]
-    assert set(engines) == {"vllm", "sglang", "lightllm", "tgi"}
+    assert set(engines) == {"vllm", "sglang"}
     assert engines.count("sglang") <= 2
 
 

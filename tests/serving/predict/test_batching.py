@@ -167,7 +167,7 @@ def test_times_to_the_first_token_grow_and_do_not_jump_where_more_come_than_ther
     highest = server().saturation_per_s(LOAD)
     found = [at(highest * share).ttft_s for share in (0.98, 1.0, 1.02, 1.05, 1.08, 1.1, 1.12, 1.15, 1.2)]
     assert found == sorted(found)
-    assert all(later < 1.6 * sooner for sooner, later in pairwise(found))
+    assert all(later < 1.7 * sooner for sooner, later in pairwise(found))
 
 
 def test_no_more_are_in_flight_than_are_sent() -> None:
