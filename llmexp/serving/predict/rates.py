@@ -171,8 +171,8 @@ def _fp8_share(hardware: HardwareConfig, own: Mapping[str, float]) -> float:
     A card whose products in 16 bits reach more or less than its architecture's has the same limits in fp8.
     """
     known = constants()
-    kin = known["carried"]["products_share"].get(hardware.measured_as, known["typical"]["products_share"])
-    return own.get("fp8_products_share", 2 * kin) * own["products_share"] / float(kin)
+    kin: float = known["carried"]["products_share"].get(hardware.measured_as, known["typical"]["products_share"])
+    return own.get("fp8_products_share", 2 * kin) * own["products_share"] / kin
 
 
 def _is_switched(hardware: HardwareConfig) -> bool:
