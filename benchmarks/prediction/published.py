@@ -92,7 +92,7 @@ def _judged(made: Planned) -> Judged:
 
 
 def _least(made: Planned) -> Fit | None:
-    """Return whether the least that a run can need fits: a no has to be true of whoever ran it.
+    """Return how the least that a run can need fits: a no has to be true of whoever ran it.
 
     Selective recomputation keeps some results of every layer, at least those that full recomputation keeps. Megatron's
     adapters have frozen weights and activations in fp8, which no plan counts.

@@ -1,4 +1,4 @@
-"""The paper's step of decoding, which no constant is fitted to, beside its prediction."""
+"""The paper's step of decoding beside its prediction: no constant is fitted to it, but a spread was chosen by it."""
 
 from __future__ import annotations
 
