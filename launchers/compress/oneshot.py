@@ -12,6 +12,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -138,7 +139,20 @@ def compress(job: _Json, model: Any) -> None:
         "num_calibration_samples": len(rows),
     }
     static = job.get("activations") in ("fp8_static", "fp4")
+    own = model.dtype
+    if widened := job["method"] == "autoround" and own != torch.bfloat16:
+        _round_in_fp32(model)
     oneshot(model=model, recipe=recipe_of(job), **({} if job["method"] in NEEDS_NO_TEXT and not static else given))
+    if widened:
+        model.to(own)
+
+
+def _round_in_fp32(model: Any) -> None:
+    """Have AutoRound work in fp32: on its own it makes each layer bf16, beside which nothing else of a model runs."""
+    from llmcompressor.modifiers.autoround import base
+
+    model.float()
+    base.AutoRound = partial(base.AutoRound, amp=False)
 
 
 def tune_norms(job: _Json, model: Any) -> _Json:

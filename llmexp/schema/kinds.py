@@ -51,6 +51,8 @@ def wrong_value(model: type[BaseModel], error: ErrorDetails, above: str = "") ->
         return f"{path} is missing: set {path}=<value>"
     path, value = above + ".".join(str(part) for part, _ in way if part != NAME), error["input"]
     node = way[-1][1] if way else {}
+    if error["loc"][-1] == NAME and not isinstance(value, str):
+        return f"{path}: {spelled(value)} is no name: names begin with a letter, as in {{name: value}}"
     return f"{path}={spelled(value)}: must be {kinds.words(node)}{kinds.correction(path, node, value)}"
 
 

@@ -71,6 +71,12 @@ def test_the_defaults_are_valid_and_frozen(container):
             {"A": 1},
             "hardware.environment.A=1: must be a text: write 'hardware.environment.A=\"1\"'",
         ),
+        (
+            "hardware",
+            "environment",
+            {1: "a"},
+            "hardware.environment: 1 is no name: names begin with a letter, as in {name: value}",
+        ),
         ("engine", "options", 4, "engine.options=4: must be a mapping, as in {name: value}"),
         ("adapter", "dropout", 1.0, "adapter.dropout=1.0: must be a number of at least 0 and below 1"),
         ("node", "port", 0, "node.port=0: must be a whole number of at least 1 and of at most 65535, or null"),

@@ -59,6 +59,7 @@ REFUSED = {
     "compress=rtn compress.recovery_shares_every=5": "compress.recovery_shares_every=5 belongs to compress=mlp",
     f"compress=mlp {RECOVERS} compress.recovery_domains={{a:[],b:conf}}": "compress.recovery_domains.a=[]: name files",
     f"compress=mlp {RECOVERS} compress.recovery_shares_every=3": "only compress.recovery_domains has shares",
+    f"compress=mlp {RECOVERS} compress.recovery_domains={{1:docs,a:conf}}": "compress.recovery_domains: 1 is no name: ",
     f"compress=mlp {RECOVERS} compress.recovery_domains={{a:conf}}": "compress.recovery_domains=a: recovery mixes two",
     "compress=mlp compress.recovery_domains={a:conf,b:docs}": "and set compress.recovery=all, lora or norms",
     f"compress=mlp {RECOVERS} compress.recovery_domains={{a:conf,b:docs}}": "compress.recovery_shares_every=10: shares "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
 from pathlib import Path
@@ -14,6 +13,7 @@ from safetensors.torch import load_file
 from small_llama import SIZES, MakePlan
 from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
+from llmexp.cli.resolvers import server_python
 from llmexp.compress.record import CompressionSummary, DocumentSample
 from llmexp.launchers.compress import worker
 from llmexp.launchers.compress.loading import matrices_of
@@ -24,8 +24,7 @@ from llmexp.record.samples import read_samples
 
 pytestmark = pytest.mark.long
 EXPERTS, WIDE, STEPS = 4, 32, 100
-OWN = Path(__file__).parents[3] / ".venv-compress" / "bin" / "python"
-PYTHON = Path(os.environ.get("LLMEXP_COMPRESS_PYTHON", OWN))
+PYTHON = server_python("compress")
 LAYERS, HIDDEN = SIZES["num_hidden_layers"], SIZES["hidden_size"]
 OF_ALL_EXPERTS = LAYERS * EXPERTS * 3 * HIDDEN * WIDE
 OF_ATTENTION = LAYERS * HIDDEN * (2 * HIDDEN + 2 * HIDDEN // 2)
@@ -81,7 +80,7 @@ def compressed(compress_plan: MakePlan, experts: Path, tmp_path: Path) -> Any:
         folder = tmp_path / f"repeat.{len(list(tmp_path.iterdir()))}"
         folder.mkdir()
         rank = Rank(0, 0, 1, folder)
-        options = {"python": str(PYTHON), "modifier": {}}
+        options = {"python": PYTHON, "modifier": {}}
         summary = worker.work(compress_plan(method, model=experts, engine_config=options, **keys), rank)
         samples = read_samples(rank.samples_path, DocumentSample)
         return summary, sum(sample.kl for sample in samples) / sum(sample.tokens for sample in samples)
@@ -97,8 +96,8 @@ def test_magnitude_takes_experts_too(compressed: Any) -> None:
 
 @pytest.fixture
 def with_llm_compressor() -> None:
-    if not PYTHON.exists():
-        pytest.skip(f"no llm-compressor: make compress-venv, or set LLMEXP_COMPRESS_PYTHON ({PYTHON} is missing)")
+    if not PYTHON:
+        pytest.skip("no llm-compressor: make compress-venv, or set LLMEXP_COMPRESS_PYTHON")
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -12,30 +11,31 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from small_llama import MakePlan
+from transformers import LlamaForCausalLM
 
+from llmexp.cli.resolvers import server_python
 from llmexp.compress.record import CompressionSummary, DocumentSample
 from llmexp.launchers.compress import worker
 from llmexp.launchers.rank.frame import Rank
 from llmexp.record.samples import read_samples
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
-OWN = Path(__file__).parents[3] / ".venv-compress" / "bin" / "python"
-PYTHON = Path(os.environ.get("LLMEXP_COMPRESS_PYTHON", OWN))
+PYTHON = server_python("compress")
 Ran = tuple[CompressionSummary, float]
 
 
 @pytest.fixture
 def ran(compress_plan: MakePlan, tmp_path: Path) -> Callable[..., Ran]:
     """Run a method; return its summary, which says that the loaded model is the saved one, and KL a token."""
-    if not PYTHON.exists():
-        pytest.skip(f"no llm-compressor: make compress-venv, or set LLMEXP_COMPRESS_PYTHON ({PYTHON} is missing)")
+    if not PYTHON:
+        pytest.skip("no llm-compressor: make compress-venv, or set LLMEXP_COMPRESS_PYTHON")
 
     @cache
     def run(method: str, iters: int | None = None, **keys: Any) -> Ran:
         folder = tmp_path / f"repeat.{len(list(tmp_path.iterdir()))}"
         folder.mkdir()
         rank = Rank(0, 0, 1, folder)
-        options = {"python": str(PYTHON), "modifier": {"iters": iters} if iters else {}}
+        options = {"python": PYTHON, "modifier": {"iters": iters} if iters else {}}
         summary = worker.work(compress_plan(method, engine_config=options, **keys), rank)
         samples = read_samples(rank.samples_path, DocumentSample)
         return summary, sum(sample.kl for sample in samples) / sum(sample.tokens for sample in samples)
@@ -129,3 +129,14 @@ def test_each_format_is_loaded_as_it_was_saved(
     assert summary.file_bytes < 0.6 * summary.original_file_bytes
     assert summary.compress_time_s > 0
     assert summary.compress_peak_rss_bytes > 2**27
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autoround_leaves_a_model_its_dtype(
+    dtype: torch.dtype, ran: Callable[..., Ran], trained_llama: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("narrow")
+    LlamaForCausalLM.from_pretrained(trained_llama, dtype=dtype).save_pretrained(folder)
+    summary, kl = ran("autoround", iters=5, model=folder)
+    assert 0 < kl < 0.02
+    assert summary.what_ran["dtype"] == str(dtype).removeprefix("torch.")
