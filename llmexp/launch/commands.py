@@ -52,7 +52,8 @@ def _torchrun(nodes: int) -> list[str]:
 
 
 def rank_environment(config: RunConfig) -> dict[str, str]:
-    """Return the variables of every rank; those of the hardware's file take precedence."""
+    """Return the variables of every rank, and so of a server; those of the hardware's file take precedence."""
     name = config.hardware.network_interface
     interface = dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), name) if name else {}
-    return _DEVICE[config.hardware.device] | interface | config.hardware.environment
+    served = config.hardware.serving_environment if config.task.name == "serve" else {}
+    return _DEVICE[config.hardware.device] | interface | config.hardware.environment | served

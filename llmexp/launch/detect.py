@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -45,15 +46,18 @@ def detect() -> Detected:
     return Detected(named, slug, first.name, len(same), first.memory_bytes, ids, first.architecture)
 
 
+def is_linked(hardware: Mapping[str, Any]) -> bool:
+    """Tell whether a hardware file's GPUs are linked by NVLink."""
+    return str(hardware.get("interconnect")).startswith("NVLink")
+
+
 def _hardware_of(device_name: str) -> str:
     """Return the file that lists this device name; between several, choose by whether GPUs here are linked."""
     found = {name: node for name, node in described().items() if device_name in node.get("device_names", ())}
     if len(found) > 1:
         made_by = vendor()
         bridged = bool(made_by and made_by.linked())
-        found = {
-            name: node for name, node in found.items() if str(node.get("interconnect")).startswith("NVLink") == bridged
-        }
+        found = {name: node for name, node in found.items() if is_linked(node) == bridged}
     return next(iter(found), "gpu")
 
 

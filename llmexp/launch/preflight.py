@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Sequence
 
 from llmexp.launch.compilers import uncompilable
-from llmexp.launch.detect import Detected
+from llmexp.launch.detect import Detected, described, is_linked
 from llmexp.launch.ending import Ending, skipped
 from llmexp.launch.runtime import Runtime
 from llmexp.launch.server_address import key_headers
@@ -32,7 +32,7 @@ def preflight(plan: RunPlan, node: Detected) -> Ending | None:
     elsewhere = other_hardware(plan, node)
     if skip := certain_skip(plan, None if elsewhere else node) or missing_model(plan):
         return skipped(skip)
-    unable = elsewhere or other_gpus(plan) or missing_libraries(plan) or no_answer(plan)
+    unable = elsewhere or other_links(plan, node) or other_gpus(plan) or missing_libraries(plan) or no_answer(plan)
     if unable:
         return Ending(RunStatus.FAILED, unable)
     engine = get_engine(plan.config.task.name, plan.config.engine.name)
@@ -64,6 +64,29 @@ def other_hardware(plan: RunPlan, node: Detected) -> str | None:
         return f"{wanted}, and no GPU is visible here"
     alien = bool(hardware.device_names) and node.device_name not in hardware.device_names
     return f"{wanted}, and this node has {node.devices} x {node.device_name}" if alien or node.devices < ranks else None
+
+
+def other_links(plan: RunPlan, node: Detected) -> str | None:
+    """Say that GPUs which hardware files know with and without NVLink are here as the plan's file has them not."""
+    hardware, device_name = plan.config.hardware, node.device_name
+    if not device_name or device_name not in hardware.device_names:
+        return None
+    names = {is_linked(file): name for name, file in described().items() if device_name in file.get("device_names", ())}
+    if len(names) == 1:
+        return None
+    made_by, wanted = vendor(), is_linked(hardware.model_dump())
+    here = bool(made_by and made_by.linked())
+    if wanted == here:
+        return None
+    if wanted:
+        return f"hardware={hardware.name} has NVLink, and no GPU here is linked by it: set hardware={names[here]}"
+    if hardware.environment.get("NCCL_P2P_DISABLE") == "1":
+        return None
+    return (
+        f"hardware={hardware.name} has no NVLink, and GPUs here are linked by it: set hardware={names[here]}, or "
+        "switch it off: NVreg_NvLinkDisable=1 of the driver leaves PCIe's peer access, and "
+        "'+hardware.environment.NCCL_P2P_DISABLE=\"1\"' takes that too"
+    )
 
 
 def other_gpus(plan: RunPlan) -> str | None:

@@ -62,6 +62,9 @@ class HardwareConfig(Section):
     environment: dict[str, str] = Field(
         default_factory=dict, description="variables the machine needs, such as NCCL_P2P_DISABLE"
     )
+    serving_environment: dict[str, str] = Field(
+        default_factory=dict, description="variables that it needs with task=serve alone"
+    )
     calibration: str = Field(
         "auto",
         description=(

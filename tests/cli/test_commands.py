@@ -48,7 +48,6 @@ def test_plan_says_what_would_run(llmexp, here: Path):
         "13,015,864,320",
         "0 GiB on the device of 23.99",
         '"stage": 3',
-        "NCCL_P2P_DISABLE=1 ",
         "-m llmexp.launch.ranks 8 ",
         "python -m llmexp method=F+Z3+O model=13b hardware=rtx4090 precision=bf16_pure batch.accumulation=2",
     ]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.util
+from types import SimpleNamespace
 
 import pytest
 
@@ -99,6 +100,39 @@ def test_other_nodes_hardware_is_a_failure_that_names_both(make):
         ending.reason == "hardware=a800 does not match this node: it needs 2 x NVIDIA A800-SXM4-80GB "
         "or NVIDIA A800-SXM4-40GB, and this node has 8 x NVIDIA H200"
     )
+
+
+RTX3090 = {
+    "name": "rtx3090",
+    "device": "cuda",
+    "device_names": ("NVIDIA GeForce RTX 3090",),
+    "interconnect": "PCIe 4.0",
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "links", "said"),
+    [
+        ({}, "", ""),
+        (
+            {},
+            "Link 0: 14 GB/s",
+            "has no NVLink, and GPUs here are linked by it: set hardware=rtx3090_nvlink, or switch",
+        ),
+        ({"environment": {"NCCL_P2P_DISABLE": "1"}}, "Link 0: 14 GB/s", ""),
+        ({"interconnect": "NVLink 3"}, "Link 0: 14 GB/s", ""),
+        ({"interconnect": "NVLink 3"}, "", "has NVLink, and no GPU here is linked by it: set hardware=rtx3090"),
+    ],
+)
+def test_gpus_that_are_linked_otherwise_are_a_failure(changed, links, said, make, monkeypatch):
+    made_by = SimpleNamespace(linked=lambda: bool(links), chooses="CUDA_VISIBLE_DEVICES")
+    monkeypatch.setattr(module, "vendor", lambda: made_by)
+    plan, node = make(hardware=A800 | RTX3090 | changed), Detected("x", "x", "NVIDIA GeForce RTX 3090", 4, 24 * GIB)
+    assert (module.other_links(plan, node) or "").removeprefix("hardware=rtx3090 ").startswith(said)
+    assert bool(module.other_links(plan, node)) == bool(said)
+    ending = preflight(plan, node)
+    assert (ending.reason if ending else None) == module.other_links(plan, node)
+    assert module.other_links(plan, LAPTOP) is module.other_links(make(hardware=A800), FOUR_A800) is None
 
 
 def test_no_gpu_is_a_failure(make):
