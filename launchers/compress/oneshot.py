@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import resource
 import sys
 import time
@@ -23,6 +24,7 @@ IN_BF16 = ("mxfp4", "nvfp4")
 NEEDS_NO_TEXT = ("rtn",)
 # The names of experts' matrices, once llm-compressor has taken the stack of a layer's experts apart.
 OF_EXPERTS = r"re:.*\.experts\.\d+\.(gate|up|down)_proj$"
+_OF_MIXTRAL = re.compile(r"(\.experts\.\d+\.)(gate|up|down)_proj\b")
 LIBRARIES = ("llmcompressor", "compressed-tensors", "transformers", "torch", "auto-round")
 # Of the calibration text, in a step that trains norms.
 SEQUENCES = 8
@@ -207,6 +209,8 @@ def answer(job: _Json) -> _Json:
     if not math.isfinite(nll):
         raise ValueError(f"the compressed model's loss is {nll} before it is saved")
     model.save_pretrained(job["folder"], save_compressed=True, **format_of(job))
+    if model.config.model_type == "mixtral":
+        rename_experts(Path(job["folder"]))
     return {
         "compress_time_s": took_s,
         "compress_peak_rss_bytes": peak_rss_bytes,
@@ -215,6 +219,23 @@ def answer(job: _Json) -> _Json:
         "versions": {name: version for name in LIBRARIES if (version := _version(name))},
         "tuned": tuned,
     }
+
+
+def rename_experts(folder: Path) -> None:
+    """Give a Mixtral's experts the names that its checkpoints have, by which alone they are loaded."""
+    from safetensors.torch import load_file, save_file
+
+    for path in folder.glob("*.safetensors"):
+        renamed = {_OF_MIXTRAL.sub(_mixtral_name, name): tensor for name, tensor in load_file(path).items()}
+        save_file(renamed, path, metadata={"format": "pt"})
+    for path in folder.glob("*.index.json"):
+        path.write_text(_OF_MIXTRAL.sub(_mixtral_name, path.read_text()))
+    config = folder / "config.json"
+    config.write_text(config.read_text().replace("(gate|up|down)_proj$", "w[123]$"))
+
+
+def _mixtral_name(found: re.Match[str]) -> str:
+    return found[1] + {"gate": "w1", "down": "w2", "up": "w3"}[found[2]]
 
 
 def format_of(job: _Json) -> _Json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import gcd
 from pathlib import Path
+from typing import Any
 
 from llmexp.compress.config import CompressRunConfig, Prune, Quantize
 from llmexp.compress.engine import CompressEngine
@@ -17,8 +18,8 @@ from llmexp.record.run_id import identity
 from llmexp.record.skip import Skip, SkipCode
 from llmexp.registry import get_engine
 
-# Families whose experts llm-compressor 0.14 writes so that transformers 5.23 loads them.
-_EXPERT_FAMILIES = ("qwen3_moe",)
+# Families whose experts llm-compressor 0.14 writes so that transformers 5.23 loads them; Mixtral's under other names.
+_EXPERT_FAMILIES = ("deepseek_v3", "glm4_moe", "mixtral", "olmoe", "qwen2_moe", "qwen3_moe", "qwen3_next")
 _COUNTS_OF_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 _PARTS = {"layers": "layers", "heads": "groups of heads", "mlp": "channels"}
 
@@ -88,10 +89,27 @@ def _inputs(config: CompressRunConfig) -> list[int]:
     recipe, shape, said = config.compress, shape_of(config.model), config_of(config.model) or {}
     if said.get("model_type") not in _EXPERT_FAMILIES:
         return sorted({wide for wide, _ in shape.matrices.values()}) if shape else []
+    experts = {said["hidden_size"], _expert_width(said)}
+    alone = isinstance(recipe, Quantize) and recipe.layers == "experts"
+    return sorted(experts if alone else experts | _inputs_beside_experts(said))
+
+
+def _expert_width(said: dict[str, Any]) -> int:
+    found: int = said.get("moe_intermediate_size") or said["intermediate_size"]
+    return found
+
+
+def _inputs_beside_experts(said: dict[str, Any]) -> set[int]:
+    """Return the input sizes of attention, of shared experts and of dense layers, where a mixture has them."""
     heads = said["num_attention_heads"]
-    attention = heads * (said.get("head_dim") or said["hidden_size"] // heads)
-    others = [] if isinstance(recipe, Quantize) and recipe.layers == "experts" else [attention]
-    return sorted({said["hidden_size"], said["moe_intermediate_size"], *others})
+    head = said.get("v_head_dim") or said.get("head_dim") or said["hidden_size"] // heads
+    shared = said.get("shared_expert_intermediate_size") or (said.get("n_shared_experts") or 0) * _expert_width(said)
+    has_dense = said.get("first_k_dense_replace") or said.get("mlp_only_layers")
+    found = {heads * head, shared, said.get("q_lora_rank"), said.get("kv_lora_rank")}
+    found.add(said["intermediate_size"] if has_dense else None)
+    if "linear_num_value_heads" in said:
+        found.add(said["linear_num_value_heads"] * said["linear_value_head_dim"])
+    return {wide for wide in found if wide}
 
 
 def _check_groups(config: CompressRunConfig) -> None:

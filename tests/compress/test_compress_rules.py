@@ -110,9 +110,28 @@ def test_experts_have_groups_of_their_own_sizes(tmp_path: Path) -> None:
         compress_plan(model, "compress=rtn", "compress.group_size=32")
 
 
+@pytest.mark.parametrize(
+    ("changed", "inputs"),
+    [
+        ({"model_type": "mixtral", "moe_intermediate_size": None}, "64, 176"),
+        ({"model_type": "qwen2_moe", "shared_expert_intermediate_size": 40}, "32, 40, 64"),
+        (
+            {"model_type": "deepseek_v3", "n_shared_experts": 3, "v_head_dim": 20, "q_lora_rank": 24, "kv_lora_rank": 8}
+            | {"first_k_dense_replace": 1},
+            "8, 24, 32, 64, 80, 96, 176",
+        ),
+        ({"model_type": "qwen3_next", "linear_num_value_heads": 3, "linear_value_head_dim": 7}, "21, 32, 64"),
+    ],
+)
+def test_each_family_of_experts_has_its_own_sizes(changed: dict[str, Any], inputs: str, tmp_path: Path) -> None:
+    model = experts_folder(tmp_path / "experts", **changed)
+    with pytest.raises(ConfigError, match=rf"inputs of model=experts, {inputs}: set compress\.group_size="):
+        compress_plan(model, "compress=rtn", "compress.group_size=512")
+
+
 def test_experts_that_would_not_load_are_refused(tmp_path: Path) -> None:
-    model = experts_folder(tmp_path / "mine", model_type="mixtral")
-    said = r"^compress\.method=gptq: transformers does not load what llm-compressor writes of mixtral's experts, which "
+    model = experts_folder(tmp_path / "mine", model_type="gpt_oss")
+    said = r"^compress\.method=gptq: transformers does not load what llm-compressor writes of gpt_oss's experts, which "
     with pytest.raises(ConfigError, match=said):
         compress_plan(model, "compress=gptq", "compress.group_size=16")
     assert compress_plan(model, "compress=magnitude").skip is None

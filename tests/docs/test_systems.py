@@ -43,7 +43,10 @@ HQQ; Norm Tweaking; ZeroQuant; LLM-QAT; QMoE; AlphaTuning; SparseGPT; Sheared LL
 OTHERS = """
 token streaming; hierarchical search; holistic partitioning; zero skipping; predictors of active neurons; allocator;
 thread blocks; expert cache; experts shared out; Accelerate; TensorRT; XLA; Fairseq; LLMPerf; MLPerf; HELM;
-sparse attention; dynamic quantization; lossless compression; parallelism that changes
+sparse attention; dynamic quantization; lossless compression; parallelism that changes; NCCL_P2P_DISABLE; GPUDirect;
+dynamic batches; DeepSpeed Transformer; padding-free; ByteTransformer's fused attention; batch-reduction kernels; PIE;
+batches by length; cache replay; dynamic blockwise quantization; EET's memory; outlier-aware; binary codes; GPipe;
+hardware reconfigured; batches without padding; three processes; double quantization; double quantization, NF4
 """
 
 

@@ -11,9 +11,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from small_llama import SIZES, MakePlan
-from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from llmexp.cli.resolvers import server_python
+from llmexp.compress.planning import _EXPERT_FAMILIES
 from llmexp.compress.record import CompressionSummary, DocumentSample
 from llmexp.launchers.compress import worker
 from llmexp.launchers.compress.loading import matrices_of
@@ -34,6 +35,23 @@ def _model() -> Any:
     torch.manual_seed(0)
     sizes = SIZES | {"head_dim": 16, "moe_intermediate_size": WIDE}
     return Qwen3MoeForCausalLM(Qwen3MoeConfig(**sizes, num_experts=EXPERTS, num_experts_per_tok=2))
+
+
+ROUTED = {"num_experts_per_tok": 2, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1, "n_routed_experts": 4}
+SHARED: dict[str, Any] = {"moe_intermediate_size": WIDE, "shared_expert_intermediate_size": 64, "num_experts": 4}
+SHARED["num_experts_per_tok"] = 2
+FAMILIES: dict[str, dict[str, Any]] = {
+    "deepseek_v3": ROUTED
+    | {"moe_intermediate_size": WIDE, "num_key_value_heads": 4, "q_lora_rank": 32, "kv_lora_rank": 32}
+    | {"qk_rope_head_dim": 16, "qk_nope_head_dim": 16, "v_head_dim": 32},
+    "glm4_moe": ROUTED | {"moe_intermediate_size": WIDE, "head_dim": 16},
+    "mixtral": {"num_local_experts": 4},
+    "olmoe": {"num_experts": 4, "num_experts_per_tok": 2, "eos_token_id": None},
+    "qwen2_moe": SHARED,
+    "qwen3_next": SHARED
+    | {"head_dim": 16, "linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 16}
+    | {"linear_value_head_dim": 16, "layer_types": ["linear_attention", "full_attention"]},
+}
 
 
 @pytest.fixture(scope="session")
@@ -76,12 +94,12 @@ def test_llm_compressor_is_told_the_matrices_of_experts_alone() -> None:
 
 @pytest.fixture
 def compressed(compress_plan: MakePlan, experts: Path, tmp_path: Path) -> Any:
-    def run(method: str, **keys: Any) -> tuple[CompressionSummary, float]:
+    def run(method: str, model: Path = experts, **keys: Any) -> tuple[CompressionSummary, float]:
         folder = tmp_path / f"repeat.{len(list(tmp_path.iterdir()))}"
         folder.mkdir()
         rank = Rank(0, 0, 1, folder)
         options = {"python": PYTHON, "modifier": {}}
-        summary = worker.work(compress_plan(method, model=experts, engine_config=options, **keys), rank)
+        summary = worker.work(compress_plan(method, model=model, engine_config=options, **keys), rank)
         samples = read_samples(rank.samples_path, DocumentSample)
         return summary, sum(sample.kl for sample in samples) / sum(sample.tokens for sample in samples)
 
@@ -130,3 +148,21 @@ def test_other_recipes_of_a_mixture_load_as_they_were(method: str, keys: dict[st
     assert 0 < kl < 0.3
     everything = OF_ALL_EXPERTS + OF_ATTENTION * ("layers" not in keys)
     assert summary.compressed_parameters == everything
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("with_llm_compressor")
+@pytest.mark.parametrize("layers", ["experts", "all"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_familys_experts_load_as_they_were(family: str, layers: str, compressed: Any, tmp_path: Path) -> None:
+    """Random weights are enough: the run fails where what was loaded is not what was saved."""
+    assert {*FAMILIES, "qwen3_moe"} == {*_EXPERT_FAMILIES}
+    torch.manual_seed(0)
+    sizes = SIZES | {"num_hidden_layers": 2, "initializer_range": 0.1} | FAMILIES[family]
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **sizes)).float()
+    model.save_pretrained(tmp_path / "repeat.model")
+    summary, kl = compressed("gptq", model=tmp_path / "repeat.model", layers=layers)
+    counted = matrices_of(model, experts_alone=layers == "experts")
+    assert summary.compressed_parameters == sum(matrix.numel() for matrix in counted.values())
+    assert summary.weight_bits == 4 + 16 / 32
+    assert kl > 0

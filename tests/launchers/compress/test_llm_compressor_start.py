@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from small_llama import MakePlan
 
 from llmexp.launchers.compress import llm_compressor, oneshot
@@ -61,7 +63,24 @@ def test_the_program_needs_nothing_of_llmexp() -> None:
     names = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     names += [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
     roots = {name.partition(".")[0] for name in names if name.partition(".")[0] not in sys.stdlib_module_names}
-    assert roots == {"torch", "transformers", "datasets", "compressed_tensors", "llmcompressor"}
+    assert roots == {"torch", "transformers", "datasets", "compressed_tensors", "llmcompressor", "safetensors"}
+
+
+def test_a_mixtrals_experts_get_the_names_of_its_checkpoints(tmp_path: Path) -> None:
+    """In each file, in the index of several, and in what says which matrices have few bits; others keep theirs."""
+    expert, other = "model.layers.1.block_sparse_moe.experts.3", "model.layers.1.mlp.gate_proj.weight"
+    names = [f"{expert}.{part}_proj.weight_packed" for part in ("gate", "down", "up")]
+    for number, name in enumerate((*names, other)):
+        save_file({name: torch.full((2,), number)}, tmp_path / f"model-{number}.safetensors")
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": dict.fromkeys(names, "a file")}))
+    (tmp_path / "config.json").write_text(json.dumps({"targets": [oneshot.OF_EXPERTS]}))
+    oneshot.rename_experts(tmp_path)
+    renamed = [f"{expert}.{part}.weight_packed" for part in ("w1", "w2", "w3")]
+    for number, name in enumerate((*renamed, other)):
+        assert load_file(tmp_path / f"model-{number}.safetensors")[name].tolist() == [number, number]
+    assert list(json.loads((tmp_path / "model.safetensors.index.json").read_text())["weight_map"]) == renamed
+    (target,) = json.loads((tmp_path / "config.json").read_text())["targets"]
+    assert all(re.match(target.removeprefix("re:"), name.removesuffix(".weight_packed")) for name in renamed)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from served_models import small_models
 
-from llmexp.launchers.serving.engines import sglang, tgi, transformers, vllm
+from llmexp.launchers.serving.engines import lightllm, llama_cpp, sglang, tgi, transformers, vllm
 from llmexp.serving.engine import ServingEngine, ServingSpec
 
 DENSE, MIXTURE = small_models()
@@ -19,6 +19,22 @@ NARROW = DENSE.model_copy(update={"intermediate_size": 344})
 
 def with_knobs(served: ServingSpec, **knobs: Any) -> ServingSpec:
     return replace(served, knobs=knobs)
+
+
+@pytest.mark.parametrize(
+    ("engine", "knobs", "flags"),
+    [
+        (vllm.ENGINE, {"weights_offload_gb": 4}, "--cpu-offload-gb 4"),
+        (vllm.ENGINE, {"kv_offload_gb": 2}, "--kv-offloading-size 2"),
+        (vllm.ENGINE, {"quantization": "fp8"}, "--quantization fp8"),
+        (llama_cpp.ENGINE, {"gpu_layers": 3}, "--n_gpu_layers 3"),
+        (lightllm.ENGINE, {"kv_dtype": "int8"}, "--mode triton_int8kv"),
+    ],
+)
+def test_knobs_of_gpus_reach_the_server(engine: ServingEngine, knobs: dict[str, Any], flags: str) -> None:
+    served = with_knobs(GPU, **knobs)
+    assert f" {flags}" in " ".join(engine.server(served).command.argv)
+    assert flags not in " ".join(engine.server(GPU).command.argv)
 
 
 @pytest.mark.parametrize("engine", [vllm.ENGINE, sglang.ENGINE, tgi.ENGINE], ids=lambda engine: str(engine.name))
