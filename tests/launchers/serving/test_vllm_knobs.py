@@ -71,9 +71,9 @@ class Started:
         choices = [choice for event in events for choice in event["choices"]]
         return [token for choice in sorted(choices, key=itemgetter("index")) for token in choice["token_ids"]]
 
-    def answers(self, prompt: Sequence[int], count: int) -> list[Sequence[int] | None]:
+    def answers(self, prompt: Sequence[int], count: int, number: int = 0) -> list[Sequence[int] | None]:
         """Return the ids of each answer of a request whose answers come whole."""
-        said = self._get("POST", self.plan.form.path, body_of(self.plan.form, prompt, count))
+        said = self._get("POST", self.plan.form.path, body_of(self.plan.form, prompt, count, number))
         return [piece.token_ids for piece in read_answers(said.encode())]
 
     def generate(self, prompt: Sequence[int], count: int) -> None:
@@ -328,12 +328,35 @@ def test_tokens_are_drawn_by_the_models_probabilities_and_by_the_requests_seed(t
     assert abs(firsts[token] - draws * share) < 4 * (draws * share * (1 - share)) ** 0.5
 
 
+def beams_of(model: Any, prompt: Sequence[int], beams: int, count: int) -> list[list[int]]:
+    ids = torch.tensor([list(prompt)])
+    with torch.no_grad():
+        made = model.generate(
+            input_ids=ids,
+            num_beams=beams,
+            num_return_sequences=beams,
+            max_new_tokens=count,
+            do_sample=False,
+            eos_token_id=None,
+        )
+    found: list[list[int]] = made[:, len(prompt) :].tolist()
+    return found
+
+
 def test_beams_are_the_likeliest_sequences_that_transformers_finds(tmp_path: Path) -> None:
     with started(tmp_path, replace(SERVED, beams=11)) as found:
-        both = drawing(found, beams=11).answers(PROMPT, 24)
-        model, ids = model_of(found), torch.tensor([PROMPT])
-        with torch.no_grad():
-            wanted = model.generate(
-                ids, num_beams=11, num_return_sequences=11, max_new_tokens=24, do_sample=False, eos_token_id=None
-            )
-    assert both == wanted[:, len(PROMPT) :].tolist()
+        assert drawing(found, beams=11).answers(PROMPT, 24) == beams_of(model_of(found), PROMPT, 11, 24)
+
+
+def test_beams_of_an_adapter_are_those_that_peft_finds(tmp_path: Path) -> None:
+    from peft import PeftModel
+
+    with started(tmp_path, replace(SERVED, beams=3, adapters=ServedAdapters(number=2, rank=4))) as found:
+        searched = [drawing(found, beams=3).answers(PROMPT, 16, number) for number in range(2)]
+        assert found.adapters
+        wanted = [
+            beams_of(PeftModel.from_pretrained(model_of(found), found.adapters / str(number)), PROMPT, 3, 16)
+            for number in range(2)
+        ]
+    assert searched == wanted
+    assert wanted[0] != wanted[1]
