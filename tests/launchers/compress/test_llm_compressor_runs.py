@@ -100,6 +100,27 @@ def test_sparsegpt_mends_what_it_takes(ran: Callable[..., Ran], tmp_path: Path, 
     assert all(torch.equal(head, load_file(trained_llama / "model.safetensors")["lm_head.weight"]) for head in heads)
 
 
+def test_wanda_keeps_what_large_activations_meet_and_magnitude_does_not(
+    ran: Callable[..., Ran], trained_llama: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The same model with few channels of large activations, as large models have, beside small weights."""
+    model, folder = LlamaForCausalLM.from_pretrained(trained_llama), tmp_path_factory.mktemp("outliers")
+    with torch.no_grad():
+        for layer in model.model.layers:
+            attention, mlp = layer.self_attn, layer.mlp
+            for norm, readers in (
+                (layer.input_layernorm, (attention.q_proj, attention.k_proj, attention.v_proj)),
+                (layer.post_attention_layernorm, (mlp.gate_proj, mlp.up_proj)),
+            ):
+                norm.weight[:8] *= 64
+                for reader in readers:
+                    reader.weight[:, :8] /= 64
+    model.save_pretrained(folder)
+    (_, wanda), (_, magnitude) = ran("wanda", model=folder), ran("magnitude", model=folder)
+    assert wanda == pytest.approx(ran("wanda")[1], rel=0.05)
+    assert 2 * wanda < magnitude
+
+
 @pytest.mark.parametrize(
     ("method", "keys", "said"),
     [
