@@ -34,6 +34,7 @@ _WORDS = {
     },
     "key": {
         "serve.texts.path=<file of prompts>": "serve.dataset serve.data serve.prompts serve.datasetpath serve.file",
+        "serve.sampling.n=<answers>, which all come back: vLLM has no best_of any more": "serve.sampling.bestof bestof",
         "batch.micro": "batchsize microbatch microbatchsize bs mbs perdevicetrainbatchsize trainmicrobatchsizepergpu",
         "batch.accumulation": "accumulationsteps gradientaccumulation gradientaccumulationsteps gradaccum gas",
         "batch.micro and batch.accumulation, which make the global batch": (

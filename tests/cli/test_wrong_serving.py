@@ -53,6 +53,7 @@ WRONG = {
         "serve.texts.max_tokens=5000 is more than model.max_positions=4096"
     ],
     "serve.sampling.beams=2 serve.sampling.n=2": ["serve.sampling.beams=2: a search draws nothing", "n out"],
+    "serve.sampling.best_of=4": ["write serve.sampling.n=<answers>, which all come back: vLLM has no best_of any more"],
     "serve.sampling.beams=2 serve.slo.ttft_s=1": ["serve.slo.ttft_s=1.0: answers of serve.sampling.beams come whole"],
     "serve.served_name=mine": ["serve.served_name=mine", "add serve.address, or leave it out"],
     "serve.address=here:8000": ["serve.address here:8000: expected http:// or https://"],
