@@ -46,11 +46,5 @@ class LlmCompressor(CompressEngine):
             config.engine.python, ("llmcompressor", "datasets"), self.installed_by, does="compress", beside_ranks=True
         )
 
-    def unsupported(self, config: CompressRunConfig) -> str | None:
-        """Say that llm-compressor's AWQ needs a GPU."""
-        if config.compress.method == "awq" and config.hardware.device == "cpu":
-            return "compress=awq: llm-compressor's AWQ needs a GPU; on cpu, gptq, rtn and autoround write int4 too"
-        return None
-
 
 ENGINE = LlmCompressor()

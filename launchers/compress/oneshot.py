@@ -144,9 +144,18 @@ def compress(job: _Json, model: Any) -> None:
     own = model.dtype
     if widened := job["method"] == "autoround" and own != torch.bfloat16:
         _round_in_fp32(model)
+    if job["method"] == "awq" and job["device"] == "cpu":
+        _leave_unpinned()
     oneshot(model=model, recipe=recipe_of(job), **({} if job["method"] in NEEDS_NO_TEXT and not static else given))
     if widened:
         model.to(own)
+
+
+def _leave_unpinned() -> None:
+    """Have AWQ keep activations in ordinary memory: pinning it for copies to a GPU fails where there is none."""
+    from llmcompressor.pipelines.cache import IntermediatesCache
+
+    IntermediatesCache.pin_memory = lambda *_, **__: None
 
 
 def _round_in_fp32(model: Any) -> None:
@@ -197,8 +206,6 @@ def _kl(original: Any, model: Any, tokens: Sequence[int], device: str) -> Any:
 
 def answer(job: _Json) -> _Json:
     """Do the job; return what it took and what the compressed model says in memory, before it is saved."""
-    if job["method"] == "awq" and job["device"] == "cpu":
-        raise ValueError("compress.method=awq needs a GPU: llm-compressor's AWQ cannot run on hardware=cpu")
     model = loaded(job)
     begin_s = time.perf_counter()
     compress(job, model)

@@ -144,12 +144,6 @@ def test_zero_points_of_experts_are_refused(method: str, tmp_path: Path) -> None
         compress_plan(*words, "compress.symmetric=false")
 
 
-def test_awq_is_skipped_on_cpu_and_planned_for_a_gpu(model: str) -> None:
-    skip = compress_plan(model, "compress=awq", SMALL_GROUPS).skip
-    assert str(skip).startswith("compress=awq: llm-compressor's AWQ needs a GPU")
-    assert compress_plan(model, "compress=awq", SMALL_GROUPS, "hardware=a100").skip is None
-
-
 def test_a_run_is_one_process_that_finds_llm_compressor_by_its_plan(model: str) -> None:
     plan = compress_plan(model, "compress=rtn", SMALL_GROUPS, "engine.python=/x/bin/python")
     assert (plan.processes, plan.devices, plan.samples) == (1, 1, 32)

@@ -100,9 +100,8 @@ def test_sparsegpt_mends_what_it_takes(ran: Callable[..., Ran], tmp_path: Path, 
     assert all(torch.equal(head, load_file(trained_llama / "model.safetensors")["lm_head.weight"]) for head in heads)
 
 
-def test_wanda_keeps_what_large_activations_meet_and_magnitude_does_not(
-    ran: Callable[..., Ran], trained_llama: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+@pytest.fixture
+def outliers(trained_llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same model with few channels of large activations, as large models have, beside small weights."""
     model, folder = LlamaForCausalLM.from_pretrained(trained_llama), tmp_path_factory.mktemp("outliers")
     with torch.no_grad():
@@ -116,9 +115,23 @@ def test_wanda_keeps_what_large_activations_meet_and_magnitude_does_not(
                 for reader in readers:
                     reader.weight[:, :8] /= 64
     model.save_pretrained(folder)
-    (_, wanda), (_, magnitude) = ran("wanda", model=folder), ran("magnitude", model=folder)
+    return folder
+
+
+def test_wanda_keeps_what_large_activations_meet_and_magnitude_does_not(
+    ran: Callable[..., Ran], outliers: Path
+) -> None:
+    (_, wanda), (_, magnitude) = ran("wanda", model=outliers), ran("magnitude", model=outliers)
     assert wanda == pytest.approx(ran("wanda")[1], rel=0.05)
     assert 2 * wanda < magnitude
+
+
+def test_awq_scales_up_what_large_activations_meet_before_it_rounds(ran: Callable[..., Ran], outliers: Path) -> None:
+    (awq, near), (rtn, far) = ran("awq", model=outliers), ran("rtn", model=outliers)
+    assert 2 * near < far
+    assert awq.weight_bits == rtn.weight_bits == 4.5
+    assert awq.file_bytes == rtn.file_bytes
+    assert awq.what_ran["format"] == "pack-quantized"
 
 
 @pytest.mark.parametrize(
