@@ -22,10 +22,16 @@ class RouterMessage:
 
     def __init__(self) -> None:
         self.url, self.content, self.is_complete = b"", b"", False
+        self.authorization = b""
 
     def on_url(self, url: bytes) -> None:
         """The parser's call."""
         self.url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """The parser's call; of all headers, the servers need that which names the key."""
+        if name.lower() == b"authorization":
+            self.authorization = value
 
     def on_body(self, piece: bytes) -> None:
         """The parser's call."""
@@ -59,52 +65,53 @@ class Router:
         method = (await _parse(reader, HttpRequestParser(asked), asked)).get_method()
         path = asked.url.decode()
         if method == b"POST":
-            await self._complete(path, asked.content, writer)
+            await self._complete(path, asked, writer)
         else:
-            writer.write(await self._of_both(path))
+            writer.write(await self._of_both(path, asked.authorization))
         await writer.drain()
 
-    async def _of_both(self, path: str) -> bytes:
+    async def _of_both(self, path: str, key: bytes) -> bytes:
         """Return what both servers say to a GET, one after the other; 503 as long as not both answer 200."""
         try:
-            found = [await _ask(port, "GET", path) for port in (self._prefill, self._decode)]
+            found = [await _ask(port, "GET", path, key) for port in (self._prefill, self._decode)]
         except OSError as error:
             return _answer(UNAVAILABLE, str(error).encode())
         status = max(status for status, _ in found)
         return _answer(status if status == OK else UNAVAILABLE, b"".join(content for _, content in found))
 
-    async def _complete(self, path: str, body: bytes, writer: asyncio.StreamWriter) -> None:
+    async def _complete(self, path: str, message: RouterMessage, writer: asyncio.StreamWriter) -> None:
         """Have the prompt read, then pass on the answer of the other server; what the first refuses is passed on."""
+        key = message.authorization
         try:
-            asked = json.loads(body)
+            asked = json.loads(message.content)
         except ValueError:
-            await _pass_on(self._decode, path, body, writer)
+            await _pass_on(self._decode, _request("POST", path, key, message.content), writer)
             return
         first = json.dumps(of_prefill(self._connector, asked)).encode()
-        status, content = await _ask(self._prefill, "POST", path, first)
+        status, content = await _ask(self._prefill, "POST", path, key, first)
         if status != OK:
             writer.write(_answer(status, content))
             return
         then = json.dumps(of_decode(asked, json.loads(content))).encode()
-        await _pass_on(self._decode, path, then, writer)
+        await _pass_on(self._decode, _request("POST", path, key, then), writer)
 
 
-async def _ask(port: int, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
+async def _ask(port: int, method: str, path: str, key: bytes, body: bytes = b"") -> tuple[int, bytes]:
     """Return the status and the content of a whole answer."""
     reader, writer = await asyncio.open_connection(HOST, port)
     try:
-        writer.write(_request(method, path, body))
+        writer.write(_request(method, path, key, body))
         answer = RouterMessage()
         return (await _parse(reader, HttpResponseParser(answer), answer)).get_status_code(), answer.content
     finally:
         writer.close()
 
 
-async def _pass_on(port: int, path: str, body: bytes, writer: asyncio.StreamWriter) -> None:
-    """Write the bytes of an answer as they come, to its end; a client that hangs up ends the request."""
+async def _pass_on(port: int, request: bytes, writer: asyncio.StreamWriter) -> None:
+    """Write the bytes of a request's answer as they come, to its end; a client that hangs up ends the request."""
     reader, upstream = await asyncio.open_connection(HOST, port)
     try:
-        upstream.write(_request("POST", path, body))
+        upstream.write(request)
         while piece := await reader.read(PIECE_BYTES):
             writer.write(piece)
             await writer.drain()
@@ -122,9 +129,10 @@ async def _parse(reader: asyncio.StreamReader, parser: P, into: RouterMessage) -
     return parser
 
 
-def _request(method: str, path: str, body: bytes) -> bytes:
+def _request(method: str, path: str, key: bytes, body: bytes) -> bytes:
     head = f"{method} {path} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\nContent-Type: application/json\r\n"
-    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+    named = b"Authorization: " + key + b"\r\n" if key else b""
+    return head.encode() + named + f"Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
 def _answer(status: int, content: bytes) -> bytes:

@@ -32,16 +32,17 @@ def apart(folder: Path, connector: str = "ExampleConnector") -> Iterator[Server]
     plan = ServerPlan(
         command=Command(argv=[*program, sys.executable, TWO, "--port", "{port}"]),
         form=RequestForm.completions(token_ids=True),
+        key_variable="VLLM_API_KEY",
     )
     with Server(plan, folder, folder / "log.txt") as server:
         server.wait_ready(Patience(silent_s=PATIENCE_S))
         yield server
 
 
-def ask(server: Server, method: str, path: str, body: Any = None) -> tuple[int, str]:
+def ask(server: Server, method: str, path: str, body: Any = None, *, with_key: bool = True) -> tuple[int, str]:
     connection = HTTPConnection(HOST, server.port, timeout=PATIENCE_S)
     try:
-        connection.request(method, path, None if body is None else json.dumps(body))
+        connection.request(method, path, None if body is None else json.dumps(body), server.headers if with_key else {})
         answer = connection.getresponse()
         return answer.status, answer.read().decode()
     finally:
@@ -113,6 +114,12 @@ def test_what_is_refused_is_passed_on_and_an_unknown_route_is_no_health(tmp_path
     with apart(tmp_path) as server:
         assert ask(server, "GET", "/nothing")[0] == 503
         assert ask(server, "POST", "/v1/completions", ASKED | {"prompt": [1] * 101}) == (400, "too long")
+
+
+def test_a_request_without_the_servers_key_is_refused(tmp_path: Path) -> None:
+    with apart(tmp_path) as server:
+        assert server.headers
+        assert ask(server, "POST", "/v1/completions", ASKED, with_key=False) == (401, "Unauthorized")
 
 
 def test_where_one_server_ends_all_do(tmp_path: Path) -> None:

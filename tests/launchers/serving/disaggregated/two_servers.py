@@ -23,7 +23,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        if len(asked["prompt"]) > 100:
+        if self.headers["authorization"] != f"Bearer {os.environ['VLLM_API_KEY']}":
+            self._answer(401, b"Unauthorized")
+        elif len(asked["prompt"]) > 100:
             self._answer(400, b"too long")
         elif not asked.get("stream", True):
             self._answer(200, json.dumps({"choices": [], "kv_transfer_params": self._lies(asked)}).encode())
