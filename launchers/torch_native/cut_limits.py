@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from llmexp.inputs.hf_config import config_of
 from llmexp.inputs.shape import architecture_name, shape_of
 from llmexp.launchers.attention.sequence_limits import dropped_scores, unshared_sequences
 from llmexp.method import Method, Techniques
-from llmexp.schema import HfModel, ModelConfig
 from llmexp.training.config import TrainingConfig
-from llmexp.training.limits import compiled_limit
+from llmexp.training.limits import compiled_limit, own_code
 from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.float8 import MX
 
@@ -56,16 +54,6 @@ def _sequences(config: TrainingConfig, techniques: Techniques, dims: ParallelDim
     saved = "RS has nothing to save, as a ring keeps no scores: leave RS out, or set parallelism.cp_kind=ulysses"
     return unshared_sequences(config.model, config.data.seq_len) | {
         saved: techniques.attention_recomputation and dims.cp_kind == "ring"
-    }
-
-
-def own_code(model: ModelConfig) -> dict[str, bool]:
-    """Return the reasons of a folder whose code is its own, and of a hub's name, whose sizes no driver knows."""
-    path = model.path if isinstance(model, HfModel) else ""
-    is_own = isinstance(model, HfModel) and model.trust_remote_code and bool((config_of(model) or {}).get("auto_map"))
-    return {
-        f"the config.json of model.path={path} is not here: set a folder": architecture_name(model) == "hf",
-        f"auto_map in the config.json of model.path={path} names code of its own": is_own,
     }
 
 

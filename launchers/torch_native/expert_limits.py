@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from llmexp.inputs.architecture.reading import architecture_of
 from llmexp.inputs.shape import architecture_name
-from llmexp.launchers.torch_native.cut_limits import own_code, untried
+from llmexp.launchers.torch_native.cut_limits import untried
 from llmexp.method import Method
 from llmexp.schema import SizedModel
 from llmexp.training.config import TrainingConfig
+from llmexp.training.limits import own_code
 from llmexp.training.plan.dims import ParallelDims
 
 ARCHITECTURES = ("mixtral", "qwen3_moe", "deepseek_v3")

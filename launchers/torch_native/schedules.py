@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from llmexp.inputs.hf_config import config_of
 from llmexp.inputs.shape import architecture_name, shape_of
 from llmexp.launchers.attention.sequence_limits import dropped_scores
-from llmexp.launchers.torch_native.cut_limits import own_code
 from llmexp.method import Method, Techniques
 from llmexp.schema import SizedModel
 from llmexp.training.config import TrainingConfig
+from llmexp.training.limits import own_code
 from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.schedules import ANY, EVEN_ROUNDS, NO_FEWER_THAN_STAGES, Passes
 

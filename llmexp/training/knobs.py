@@ -5,19 +5,25 @@ from __future__ import annotations
 from llmexp.inputs.architecture import mixers, model
 from llmexp.inputs.architecture.fields import UncountedError
 from llmexp.inputs.architecture.reading import architecture_of
-from llmexp.inputs.shape import shape_of
+from llmexp.inputs.hf_config import config_of
+from llmexp.inputs.shape import architecture_name, shape_of
 from llmexp.method import Techniques
-from llmexp.schema import SizedModel
+from llmexp.schema import ModelConfig, SizedModel
 from llmexp.training.config import TrainingConfig
 from llmexp.training.engine import TrainingEngine
-from llmexp.training.limits import keys_of, sized
+from llmexp.training.limits import keys_of, own_code, sized
 from llmexp.training.plan.degrees import words_of
 from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.float8 import MEGATRON
 from llmexp.training.plan.seq_len_schedule import KEY
 
-# These are the transformers models that llmexp's own files describe; Liger supports all of them.
+# These are the architectures of llmexp's own files that give sizes; Liger supports all of them.
 LIGER_ARCHITECTURES = ("llama", "qwen3", "mixtral")
+# transformers' heads of these are one product, whose logits the loss takes as they are.
+PLAIN_HEADS = (
+    *("llama", "mistral", "qwen2", "qwen3", "phi3", "olmo2", "olmo3", "gemma3_text", "mixtral", "qwen3_moe"),
+    *("gpt_oss", "glm4_moe", "deepseek_v3", "qwen3_next", "mamba2"),
+)
 
 
 def flash_limit(
@@ -102,11 +108,13 @@ def liger_limit(
     """Say why kernels.liger, which puts Triton's kernels into a transformers model, cannot be used."""
     if not config.kernels.liger:
         return None
+    name = architecture_name(config.model)
     why = {
         "Liger's kernels are in Triton, for GPUs: leave it out on hardware.device=cpu": config.hardware.device == "cpu",
         f"it changes models of transformers, not those of engine={engine.name}": not engine.builds_transformers,
-        f"it supports architecture {', '.join(LIGER_ARCHITECTURES)} here, not model={config.model.name}": (
-            config.model.architecture not in LIGER_ARCHITECTURES or config.model.target is not None
+        **own_code(config.model),
+        f"it supports architecture {', '.join(LIGER_ARCHITECTURES)} here, not model={config.model.name} ({name})": (
+            name not in LIGER_ARCHITECTURES or config.model.target is not None
         ),
         "it changes a whole model, which parallelism.pp or parallelism.cp cuts": bool(
             dims.cutting("layers", "sequence")
@@ -128,14 +136,25 @@ def chunked_loss_limit(
         f"it changes models of transformers, not those of engine={engine.name}: set engine=torch or engine=deepspeed": (
             not engine.builds_transformers
         ),
-        f"it takes architecture {', '.join(LIGER_ARCHITECTURES)}, not model={config.model.name}, which may change its "
-        "logits before the loss": config.model.architecture not in LIGER_ARCHITECTURES
-        or config.model.target is not None,
+        **own_code(config.model),
+        **_changed_logits(config.model),
         f"it needs the whole head and whole sequences on a rank: set parallelism.{cut}=1": bool(cut),
         "Liger computes the loss in chunks itself: leave one of them out": config.kernels.liger,
     }
     reason = next((reason for reason, holds in why.items() if holds), None)
     return f"kernels.chunked_loss=true: {reason}" if reason else None
+
+
+def _changed_logits(model: ModelConfig) -> dict[str, bool]:
+    """Return the reasons of a model whose logits may change between its head and the loss, and whether each holds."""
+    name, fields = architecture_name(model), {} if isinstance(model, SizedModel) else config_of(model) or {}
+    return {
+        f"it takes architecture {', '.join(PLAIN_HEADS)}, not model={model.name} ({name}), which may change its logits "
+        "before the loss": name not in PLAIN_HEADS or model.target is not None,
+        f"final_logit_softcapping of model={model.name} changes logits before the loss: leave it out": bool(
+            fields.get("final_logit_softcapping")
+        ),
+    }
 
 
 def fused_projections_limit(

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from llmexp.dtypes import format_of
+from llmexp.inputs.hf_config import config_of
 from llmexp.inputs.shape import architecture_name
 from llmexp.machine.bf16 import AMPERE
 from llmexp.method import Techniques
+from llmexp.schema import HfModel, ModelConfig
 from llmexp.training.config import TrainingConfig
 from llmexp.training.plan.dims import ParallelDims
 
@@ -21,6 +23,16 @@ def compiled_limit(techniques: Techniques, dims: ParallelDims) -> str | None:
     if techniques.compilation and cut:
         return f"C compiles decoder layers whole, and with {keys_of(cut)} the ranks communicate inside them"
     return None
+
+
+def own_code(model: ModelConfig) -> dict[str, bool]:
+    """Return the reasons of a folder whose code is its own, and of a hub's name, whose sizes no driver knows."""
+    path = model.path if isinstance(model, HfModel) else ""
+    is_own = isinstance(model, HfModel) and model.trust_remote_code and bool((config_of(model) or {}).get("auto_map"))
+    return {
+        f"the config.json of model.path={path} is not here: set a folder": architecture_name(model) == "hf",
+        f"auto_map in the config.json of model.path={path} names code of its own": is_own,
+    }
 
 
 def keys_of(degrees: Iterable[str]) -> str:

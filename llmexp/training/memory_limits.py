@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from llmexp.inputs.shape import shape_of
+from llmexp.inputs.shape import architecture_name, shape_of
 from llmexp.method import Techniques
 from llmexp.training.config import TrainingConfig
 from llmexp.training.engine import TrainingEngine
-from llmexp.training.limits import keys_of
+from llmexp.training.limits import keys_of, own_code
 from llmexp.training.plan.dims import ParallelDims
 
 
@@ -50,6 +50,7 @@ def keep_limit(
     if not config.memory.keep:
         return None
     cut, dense = keys_of(dims.cutting("layers", "sequence", "matrices")), ("llama", "qwen3")
+    name = architecture_name(config.model)
     why = {
         "it keeps results that R would compute again, and those of F's kernel: add F+R to the method": not (
             techniques.recomputation and techniques.flash_attention
@@ -57,8 +58,9 @@ def keep_limit(
         f"it changes models of transformers, not those of engine={engine.name}: set engine=torch or engine=deepspeed": (
             not engine.builds_transformers
         ),
-        f"it takes architecture {', '.join(dense)}, not model={config.model.name}": (
-            config.model.architecture not in dense or config.model.target is not None
+        **own_code(config.model),
+        f"it takes architecture {', '.join(dense)} without biases, not model={config.model.name} ({name})": (
+            name not in dense or shape_of(config.model) is None
         ),
         f"it has not been tried with {cut}: set {cut}=1": bool(cut),
         "operators are not seen in what C compiles: leave C out": techniques.compilation,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from planning import make_plan
+from published_sizes import LLAMA
 
 from llmexp.launchers.deepspeed.engine import DeepSpeedEngine
 from llmexp.registry import get_engine
@@ -212,6 +215,25 @@ def test_liger_is_asked_for_before_a_run_on_a_gpu_starts() -> None:
     made = plan("hardware=a800", LIGER)
     assert made.skip is None
     assert "liger_kernel" in get_engine("pretrain", "deepspeed").needed_modules(made.config)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "reason"),
+    [("LlamaForCausalLM", None), ("MistralForCausalLM", "architecture llama, qwen3, mixtral here, not model=")],
+)
+def test_liger_takes_folders_of_the_architectures_of_presets(
+    architecture: str, reason: str | None, tmp_path: Path
+) -> None:
+    family = architecture.removesuffix("ForCausalLM").lower()
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA | {"architectures": [architecture], "model_type": family}))
+    skip = plan("hardware=a800", LIGER, "model=hf", f"model.path={tmp_path}").skip
+    assert (reason or "None") in str(skip)
+
+
+@pytest.mark.parametrize("key", [LIGER, CHUNKED, "memory.keep=attention"])
+def test_a_hubs_name_says_that_its_architecture_is_not_known_here(key: str) -> None:
+    made = plan("hardware=a800", key, "method=F+R", "model=hf", "model.path=organization/name")
+    assert "config.json of model.path=organization/name is not here: set a folder" in str(made.skip)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def plan(*words: str) -> TrainingPlan:
         ([KEPT, "method=F"], "add F+R to the method"),
         ([KEPT, "method=R"], "add F+R to the method"),
         ([KEPT, "method=F+R", "engine=megatron"], "not those of engine=megatron: set engine=torch or engine=deepspeed"),
-        ([KEPT, "method=F+R", "model=tiny-moe"], "it takes architecture llama, qwen3, not model=tiny-moe"),
+        ([KEPT, "method=F+R", "model=tiny-moe"], "architecture llama, qwen3 without biases, not model=tiny-moe"),
         ([KEPT, "method=F+R", "engine=torch", "parallelism.pp=2", "batch.accumulation=2"], "set parallelism.pp=1"),
         ([KEPT, "method=F+R+C", "engine=torch"], "leave C out"),
         ([KEPT, "method=F+R+Q"], "leave Q out"),

@@ -15,7 +15,7 @@ from llmexp.inputs.architecture.model import Architecture
 from llmexp.inputs.architecture.reading import architecture_of
 from llmexp.method import Techniques
 from llmexp.training.config import TrainingConfig
-from llmexp.training.plan.activations import FP32, KEPT_LOSS_COPIES, LOSS_COPIES, Activations
+from llmexp.training.plan.activations import FP32, KEPT_LOSS_COPIES, LOSS_COPIES, LOSS_ROWS, Activations
 from llmexp.training.plan.atom_shares import RECOMPUTATION
 from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.kept_by_family import FAMILIES, KeptByFamily
@@ -153,7 +153,17 @@ class FamilyFormula:
         """Return the bytes that last norm, head and loss keep, and those that the loss holds besides."""
         logits = self.tokens * self.made.vocab_size * FP32
         kept = self.tokens * self._norm(self.made.hidden_size) + self.residual
+        if self.config.kernels.chunked_loss:
+            return self._chunked_head(kept)
         return kept + KEPT_LOSS_COPIES * logits, (LOSS_COPIES - KEPT_LOSS_COPIES) * logits
+
+    def _chunked_head(self, kept: float) -> tuple[float, float]:
+        """Return the head's bytes where forward makes the gradients: they are kept, and few logits exist at a time."""
+        hidden, vocabulary = self.made.hidden_size * self.element, self.made.vocab_size
+        copies = FP32 * (1 + (self.element != FP32)) + self.element
+        chunk = min(LOSS_ROWS, self.tokens) * vocabulary * copies
+        of_weight = vocabulary * hidden * (self.techniques.adapter is None)
+        return kept + of_weight, chunk + self.tokens * hidden
 
     def shared(self) -> float:
         """Return the bytes of what layers share: rotary tables, positions, and the labels of the loss."""

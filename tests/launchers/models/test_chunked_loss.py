@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pytest
 import stepping
 import torch
 from planning import make_plan
+from tiny_architectures import configured
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -17,6 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from llmexp.launchers.models import chunked_loss
 from llmexp.launchers.models.chunked_loss import LossHead
+from llmexp.training.knobs import PLAIN_HEADS
 
 CPU = torch.device("cpu")
 TOKENS, ROWS = 64, 7
@@ -38,7 +42,8 @@ def train(chunked: bool, *words: str) -> tuple[list[float], list[Tensor | None],
     """Two steps of two passes: losses, the gradients as the optimizer gets them, FLOPs and what ran."""
     from llmexp.launchers.torch_native import worker  # DDP's optimizers take a second to import
 
-    fixed = ["hardware=cpu", "engine=torch", "parallelism.dp=1", "model=tiny", "model.num_layers=2", "precision=fp32"]
+    fixed = ["hardware=cpu", "engine=torch", "parallelism.dp=1", "precision=fp32"]
+    fixed += [] if "model=hf" in words else ["model=tiny", "model.num_layers=2"]
     key = f"kernels.chunked_loss={str(chunked).lower()}"
     plan = make_plan(*fixed, key, "data.seq_len=32", "batch.micro=2", "batch.accumulation=2", *words)
     assert plan.skip is None
@@ -86,6 +91,43 @@ def test_losses_gradients_and_flops_are_those_of_the_ordinary_head(words: list[s
     torch.testing.assert_close(found[1], gradients, atol=1e-6, rtol=1e-5)
     assert found[2] == flops
     assert found[3]["loss_chunks"] == CHUNKS
+
+
+def folder(family: str, place: Path, **changed: Any) -> list[str]:
+    """The words of a folder with a model's configuration, whose weights are random."""
+    config = configured(family)
+    config.update(changed)
+    config.save_pretrained(place)
+    return ["model=hf", f"model.path={place}", "data=synthetic"]
+
+
+@pytest.mark.parametrize("family", PLAIN_HEADS)
+@pytest.mark.usefixtures("alone")
+def test_heads_of_folders_compute_it_too(family: str, tmp_path: Path) -> None:
+    words = folder(family, tmp_path)
+    losses, gradients, flops, _ = train(False, *words)
+    found = train(True, *words)
+    assert found[0] == pytest.approx(losses, rel=1e-6)
+    torch.testing.assert_close(found[1], gradients, atol=1e-6, rtol=1e-5)
+    assert found[2:] == (flops, found[3] | {"loss_chunks": CHUNKS})
+
+
+@pytest.mark.parametrize(
+    ("family", "changed", "reason"),
+    [
+        ("jamba", {}, r"it takes architecture llama, .*, not model=\w+ \(jamba\), which may change its logits before"),
+        ("gemma3_text", {"final_logit_softcapping": 30.0}, r"final_logit_softcapping of model=\w+ changes logits"),
+        ("llama", {"auto_map": {"AutoModelForCausalLM": "own.Own"}}, r"auto_map in the config\.json of model\.path="),
+    ],
+)
+def test_a_folder_whose_logits_may_change_is_refused(
+    family: str, changed: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
+    words = folder(family, tmp_path, **changed)
+    trusted = ["model.trust_remote_code=true"] if changed.get("auto_map") else []
+    made = make_plan("engine=torch", "hardware=cpu", "kernels.chunked_loss=true", *words, *trusted)
+    assert made.skip
+    assert re.search(f"^kernels.chunked_loss=true: {reason}", made.skip.reason)
 
 
 def head_and_inputs(dtype: torch.dtype) -> tuple[LossHead, Tensor, Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import stepping
 import torch
 from flops_worker import uncounted
 from planning import make_plan
+from tiny_architectures import configured
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -27,7 +29,8 @@ def train(*words: str) -> tuple[list[float], list[Tensor | None], int, Any]:
     """Losses, the last pass's gradients, all FLOPs and what ran."""
     from llmexp.launchers.torch_native import worker  # DDP's optimizers take a second to import
 
-    fixed = ["hardware=cpu", "engine=torch", "parallelism.dp=1", "model=tiny", "model.num_layers=2", "precision=fp32"]
+    fixed = ["hardware=cpu", "engine=torch", "parallelism.dp=1", "precision=fp32"]
+    fixed += [] if "model=hf" in words else ["model=tiny", "model.num_layers=2"]
     plan = make_plan(*fixed, "data.seq_len=32", "batch.micro=2", *words)
     assert plan.skip is None
     training: Any = worker.build(plan, CPU)
@@ -68,6 +71,20 @@ def test_what_is_kept_does_not_run_again(keep: str, kept: int, words: list[str])
     torch.testing.assert_close(found[1], gradients, atol=0, rtol=0)
     assert found[2] < flops
     assert found[3]["kept_results"] == kept
+
+
+@pytest.mark.usefixtures("alone")
+def test_layers_of_a_folder_keep_it_too(tmp_path: Path) -> None:
+    config = configured("qwen3")
+    config.architectures = ["Qwen3ForCausalLM"]
+    config.save_pretrained(tmp_path)
+    words = ("model=hf", f"model.path={tmp_path}", "data=synthetic", "method=F+R")
+    losses, gradients, flops, _ = train(*words)
+    found = train("memory.keep=products", *words)
+    assert found[0] == losses
+    torch.testing.assert_close(found[1], gradients, atol=0, rtol=0)
+    assert found[2] < flops
+    assert found[3]["kept_results"] == 8
 
 
 @pytest.mark.parametrize("words", [["method=F+R"], ["method=F+R+Z3"], LORA, ["method=F+R", "memory.keep=attention"]])

@@ -42,8 +42,9 @@ def plan_of_folder(folder: Path, *words: str) -> TrainingPlan:
     return make_plan("model=hf", f"model.path={folder}", "model.weights=random", "data=synthetic", *words)
 
 
-def plan_of_case(case: str, folder: Path, *words: str) -> TrainingPlan:
+def plan_of_case(case: str, folder: Path, *words: str, vocabulary: int | None = None) -> TrainingPlan:
     config = configured(case)
+    config.vocab_size = vocabulary or config.vocab_size
     config.architectures = ["Of" + case.split()[0]]
     config.save_pretrained(folder)
     alone = ("hardware=cpu", "engine=torch", "parallelism.dp=1", "data.seq_len=128", "batch.micro=2")
@@ -68,6 +69,21 @@ def test_a_traced_rank_keeps_what_the_formula_counts(case: str, method: str, pre
     found, step = counted(plan), traced.steps[1]
     assert found.kept == pytest.approx(step.forward_end.activations, rel=WITHIN)
     assert f"the formula says {found.kept / 256:.0f}" in traced_table(plan, traced)
+    assert found.peak == pytest.approx(step.passes.activations + step.passes.temporary, rel=WITHIN_PEAK)
+
+
+@pytest.mark.parametrize("precision", ["bf16_pure", "fp32"])
+@pytest.mark.parametrize("case", ["llama biases", "gemma3_text", "qwen3_moe", "mamba2"])
+def test_a_head_that_makes_gradients_in_chunks_keeps_them(case: str, precision: str, tmp_path: Path) -> None:
+    """All logits of a vocabulary of 4096 would be most of what is kept."""
+    from llmexp.launchers.torch_native.worker import build
+    from llmexp.launchers.tracing.tracer import trace
+
+    torch.set_num_threads(1)
+    words = ("kernels.chunked_loss=true", f"precision={precision}", "data.seq_len=512", "batch.micro=4")
+    plan = plan_of_case(case, tmp_path, "method=Naive", *words, vocabulary=4096)
+    found, step = counted(plan), trace(plan, build, lambda _: None).steps[1]
+    assert found.kept == pytest.approx(step.forward_end.activations, rel=WITHIN)
     assert found.peak == pytest.approx(step.passes.activations + step.passes.temporary, rel=WITHIN_PEAK)
 
 
