@@ -324,13 +324,15 @@ def test_the_command_line_wins_over_the_experiments_values():
 def test_gpu_ablation_is_planned_with_a_lever_more_in_each_row(card):
     found = plans("experiment=gpu_ablation", f"hardware={card}")
     assert {(plan.dims.world_size, plan.config.data.seq_len, plan.skip) for plan in found} == {(1, 4096, None)}
-    assert len({plan.id for plan in found}) == len(found) == 9
+    assert len({plan.id for plan in found}) == len(found) == 13
     of_passes = [plan for plan in found if plan.batch.accumulation == 8]
     assert [plan.config.kernels.fused_accumulation for plan in of_passes] == [False, True, False, False]
     assert [plan.config.precision.scaling for plan in of_passes if plan.config.precision.linears] == [
         "tensorwise",
         "rowwise",
     ]
+    assert sum(plan.config.kernels.chunked_loss for plan in found) == 1
+    assert [plan.config.memory.keep for plan in found if plan.method == "F+R"] == [None, "attention", "products"]
 
 
 @pytest.mark.parametrize("card", ["h100", "h200"])

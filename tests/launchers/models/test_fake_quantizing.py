@@ -115,3 +115,22 @@ def test_rounding_costs_less_where_training_knew_of_it(dtype: str) -> None:
     (exact, ordinary), (_, aware) = losses(dtype, 60), losses(dtype, 60, f"precision.qat={dtype}")
     assert ordinary > exact + 0.005
     assert aware - exact < 0.6 * (ordinary - exact)
+
+
+@pytest.mark.usefixtures("alone")
+def test_lion_in_eight_bits_trains_matrices_that_are_rounded_to_int8() -> None:
+    from llmexp.launchers.models.fake_quantizing import weights_that_were_rounded
+
+    training, plan = built("precision.qat=int8", "optimizer=lion8bit", "optimizer.lr=1e-3")
+    (batch,) = next(stepping.batches_of(plan, training, 1, CPU))
+    found = []
+    for _ in range(10):
+        loss = training.forward(batch)
+        training.backward(loss)
+        training.step()
+        found.append(loss.item())
+    assert found[-1] < 0.8 * found[0]
+    assert weights_that_were_rounded(training.module) == {"rounded_weights": "int8 in groups of 8, 14 matrices"}
+    assert training.what_ran()["optimizer_class"] == "bitsandbytes.optim.lion.Lion8bit"
+    states = training.layout.optimizer.state
+    assert {states[each.weight]["state1"].dtype for each in linears(training.module)} == {torch.uint8}
