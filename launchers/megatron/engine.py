@@ -45,7 +45,7 @@ class MegatronEngine(TrainingEngine):
     degrees = ("dp", "tp", "pp", "cp", "ep")
     cuts = ("ends_as_layers", "etp")
     cp_chunks: ClassVar[Mapping[CpKind, int]] = {"ring": 2, "ulysses": 2}
-    sets_updates = True
+    sets_updates = chunks_loss = True
     dtypes = (SINGLE, HALF, SCALED)
     launchers = ("spawn", "torchrun", "fork")
     modules = ("torch", "megatron.core")
@@ -153,7 +153,9 @@ def _fusions(config: TrainingConfig) -> dict[str, Any]:
         "bias_activation_fusion": compiled and not isinstance(config.model, MixtralModel),
         "bias_dropout_fusion": compiled,
         # Its backward rounds every gradient to bf16 (0.16.1).
-        "cross_entropy_loss_fusion": compiled and config.precision.parameters == "bf16",
+        "cross_entropy_loss_fusion": compiled
+        and config.precision.parameters == "bf16"
+        and not config.kernels.chunked_loss,
         "cross_entropy_fusion_impl": "native",
     }
 

@@ -18,6 +18,7 @@ from torch import nn
 from torch.nn import functional
 
 from llmexp.launchers.attention.causal import flash
+from llmexp.launchers.megatron.chunked_loss import ChunkedLoss
 from llmexp.launchers.megatron.context import CONTEXT_PARALLEL
 from llmexp.launchers.megatron.weights import fill_stage
 from llmexp.launchers.rank.frame import PEERS_TIMEOUT
@@ -101,6 +102,8 @@ def _stage(plan: TrainingPlan, config: TransformerConfig, index: int) -> GPTMode
     # Megatron creates a router's weights on the host.
     stage.to(torch.cuda.current_device())
     fill_stage(stage, model, plan.config.seed)
+    if plan.config.kernels.chunked_loss and stage.post_process:
+        ChunkedLoss(stage)
     return stage.train()
 
 

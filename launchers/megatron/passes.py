@@ -10,6 +10,7 @@ from megatron.core.utils import get_batch_on_this_cp_rank
 from torch.nn import functional
 
 from llmexp.launchers.data.sequences import IGNORED
+from llmexp.launchers.megatron.chunked_loss import chunked_loss_of
 from llmexp.measure.batch import MicroBatch
 
 
@@ -36,8 +37,11 @@ class PassShare:
     def through(self, stage: DistributedDataParallel) -> torch.Tensor:
         """Return a stage's output.
 
-        The last stage gives the loss at every position, [micro, seq_len / cp]; others give the next stage's input.
+        The last stage gives the loss at every position, [micro, seq_len / cp], or in chunks that of all; others give
+        the next stage's input.
         """
+        if chunked := chunked_loss_of(stage):
+            chunked.shares = self.counts / self.counted
         output: torch.Tensor = stage(self.ids, None, None, labels=self.targets)
         return output
 
@@ -46,4 +50,4 @@ class PassShare:
 
         The parts of a replica's context-parallel ranks add up to the mean.
         """
-        return (losses * self.counts).sum() / self.counted
+        return losses if losses.dim() == 0 else (losses * self.counts).sum() / self.counted

@@ -22,6 +22,7 @@ from megatron.core.transformer import TransformerConfig
 from torch import distributed, nn
 
 from llmexp.launchers.megatron.adamw import build_optimizer
+from llmexp.launchers.megatron.chunked_loss import chunks_that_ran
 from llmexp.launchers.megatron.cpu import let_megatron_run_on
 from llmexp.launchers.megatron.model import form_groups, stages, transformer_config
 from llmexp.launchers.megatron.passes import PassShare
@@ -120,7 +121,15 @@ class MegatronTraining:
             "reduced_in": str(self.stages[0].buffers[0].grad_dtype),
             "fusions": _fusions_that_ran(self._plan, self.stages[0].module.config),
         }
-        return ran | _experts_that_ran(decoder_layer.mlp)
+        return ran | _experts_that_ran(decoder_layer.mlp) | self._chunks_that_ran()
+
+    def _chunks_that_ran(self) -> WhatRan:
+        """Return the chunks of the last stage's loss on every rank."""
+        if not self._plan.config.kernels.chunked_loss:
+            return {}
+        chunks = torch.tensor(chunks_that_ran(self.stages).get("loss_chunks", 0), device=self._device)
+        distributed.all_reduce(chunks, op=distributed.ReduceOp.MAX)
+        return {"loss_chunks": int(chunks)}
 
     def _in_turn(self, passes: Sequence[MicroBatch], mark: Callable[[str], None]) -> Losses:
         (stage,) = self.stages

@@ -65,10 +65,10 @@ def _kind(plan: TrainingPlan, device: torch.device) -> tuple[PreTrainedConfig, t
     return building.configuration(model), dtype, attention, model.target
 
 
-def with_atoms(model: PreTrainedModel, plan: TrainingPlan) -> PreTrainedModel:
+def with_atoms(model: PreTrainedModel, plan: TrainingPlan, *, has_head: bool = True) -> PreTrainedModel:
     """Return the model with other kernels, recomputation, model hooks and an adapter, before an engine takes it.
 
-    Atom C comes last, by `compile_atom`.
+    Atom C comes last, by `compile_atom`. Of a pipeline's stages only the last `has_head`.
     """
     method = method_of(plan)
     techniques = method.techniques
@@ -76,7 +76,7 @@ def with_atoms(model: PreTrainedModel, plan: TrainingPlan) -> PreTrainedModel:
         from liger_kernel.transformers import _apply_liger_kernel_to_instance  # installed on GPU machines only
 
         _apply_liger_kernel_to_instance(model=model)
-    if plan.config.kernels.chunked_loss:
+    if plan.config.kernels.chunked_loss and has_head:
         use_chunked_loss(model)
     if techniques.recomputation:
         recompute(model, plan.config.memory, plan.dims.pp * plan.dims.virtual_stages)

@@ -31,7 +31,6 @@ def unshared_experts(config: TrainingConfig, dims: ParallelDims) -> str | None:
         f"it goes with parallelism.dp, not with {apart}": bool(cut),
         f"it has not been tried with parallelism.shard={dims.shard}: leave that out": dims.shard is not None,
         f"it goes with {', '.join(METHODS)}, not with {', '.join(beyond)}": bool(beyond),
-        "it has not been tried with kernels.chunked_loss=true: leave that out": config.kernels.chunked_loss,
         f"it has not been tried with memory.keep={config.memory.keep}: leave that out": config.memory.keep is not None,
     }
     why = own_code(model) | why | untried(config)

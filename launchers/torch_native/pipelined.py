@@ -18,6 +18,7 @@ from torch.distributed.tensor.parallel import loss_parallel
 from transformers import PreTrainedConfig
 
 from llmexp.launchers.models import assembly
+from llmexp.launchers.models.chunked_loss import chunks_that_ran
 from llmexp.launchers.torch_native.context_parallel import SharedSequences
 from llmexp.launchers.torch_native.replicated import optimizer
 from llmexp.launchers.torch_native.stages import Stage, stages_of_rank
@@ -176,6 +177,7 @@ class PipelinedTraining(TorchState):
 
     def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
         super().__init__(plan, Pipelined(plan, device))
+        self._chunks_loss, self._device = plan.config.kernels.chunked_loss, device
         own = self.trainable_parameters - sum(parameter.numel() for parameter in self.layout.repeated)
         held = torch.tensor(own, device=device)
         distributed.all_reduce(held, group=self.layout.ranks)
@@ -192,5 +194,10 @@ class PipelinedTraining(TorchState):
         return list(losses)
 
     def what_ran(self) -> WhatRan:
-        """Return what any layout says, and the class of the schedule."""
-        return super().what_ran() | {"schedule": assembly.class_name(self.layout.schedule)}
+        """Return what any layout says, the class of the schedule, and the chunks of the last stage's loss."""
+        ran: WhatRan = super().what_ran() | {"schedule": assembly.class_name(self.layout.schedule)}
+        if self._chunks_loss:
+            chunks = torch.tensor(chunks_that_ran(self.module).get("loss_chunks", 0), device=self._device)
+            distributed.all_reduce(chunks, op=distributed.ReduceOp.MAX, group=self.layout.ranks)
+            ran["loss_chunks"] = int(chunks)
+        return ran

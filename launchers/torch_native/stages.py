@@ -17,6 +17,7 @@ from transformers import PreTrainedModel
 
 from llmexp.launchers.data.packing import targets_of_part
 from llmexp.launchers.models import assembly, building
+from llmexp.launchers.models.loss_in_chunks import Targets
 from llmexp.launchers.models.weights import WeightSource, weights_of
 from llmexp.launchers.torch_native.context_parallel import SharedSequences
 from llmexp.launchers.torch_native.tensor_parallel import materialize_parts
@@ -53,6 +54,7 @@ class Stage(nn.Module):
         self.index, self.count = index, dims.pp * dims.virtual_stages
         self._dims, self._tensor, self._shared = dims, tensor, shared
         self._seq_len = plan.config.data.seq_len
+        self._chunks_loss = plan.config.kernels.chunked_loss and self.is_last
         with init_empty_weights(include_buffers=False):
             whole = assembly.unseeded_model(plan, device)
         source = weights_of(plan.config)(whole)
@@ -64,7 +66,7 @@ class Stage(nn.Module):
             self.model = materialize_parts(whole, source, plan, tensor, device)
             return
         self.model = building.materialize(whole, source, device, method.techniques.quantization)
-        assembly.with_atoms(self.model, plan)
+        assembly.with_atoms(self.model, plan, has_head=self.is_last)
         assembly.compile_atom(self.model, method)
 
     @property
@@ -91,18 +93,26 @@ class Stage(nn.Module):
     def forward(self, received: torch.Tensor) -> torch.Tensor:
         """Compute hidden states, or the last stage's logits [micro, seq_len, vocab_size], or this rank's part of them.
 
+        A head that computes the loss in chunks takes the last stage's hidden states instead.
         `received` is ids [micro, seq_len] on the first stage, else hidden states [micro, seq_len, hidden_size].
         """
         taken = {"input_ids": received} if self.is_first else {"inputs_embeds": self._whole(received)}
         if self._shared:
             positions = torch.arange(self._seq_len, device=received.device)
             taken["position_ids"] = self._shared.part(positions.unsqueeze(0))
-        given = self.model.lm_head(self.model.model(**taken).last_hidden_state)
+        hidden: torch.Tensor = self.model.model(**taken).last_hidden_state
+        if self._chunks_loss:
+            return hidden
+        given = self.model.lm_head(hidden)
         return given.to_local() if isinstance(given, DTensor) else given
 
     def loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Compute the model's own loss for a pass through the last stage, or this rank's share of it."""
         targets = targets_of_part(labels, self._shared.part) if self._shared else {"labels": labels}
+        if self._chunks_loss:
+            head: Any = self.model.lm_head
+            of_hidden: torch.Tensor = head.loss(logits, Targets.of(**targets))
+            return of_hidden
         if self._dims.tp > 1:
             logits = DTensor.from_local(logits, self._tensor, [Shard(-1)], run_check=False)
         loss = self.model.loss_function(logits=logits, vocab_size=self.model.config.vocab_size, **targets)
@@ -118,7 +128,7 @@ class Stage(nn.Module):
         between = floating(positions // (self._dims.tp if self._dims.sequence else 1), config.hidden_size)
         ids = torch.empty(micro, positions, dtype=torch.int64, device="meta")
         logits = floating(positions, config.vocab_size // self._dims.tp)
-        return ids if self.is_first else between, logits if self.is_last else between
+        return ids if self.is_first else between, logits if self.is_last and not self._chunks_loss else between
 
     def _whole(self, received: torch.Tensor) -> torch.Tensor:
         """Return hidden states that have their whole length, from which transformers takes positions and masks."""

@@ -55,6 +55,9 @@ class TrainingEngine(Engine[TrainingConfig]):
     builds_transformers: ClassVar[bool] = False
     """Its ranks build models of transformers, which kernels.flash and kernels.liger change."""
 
+    chunks_loss: ClassVar[bool] = False
+    """Its ranks build other models, whose loss they can compute in chunks, as kernels.chunked_loss asks."""
+
     grows_sequences: ClassVar[bool] = False
     """Its ranks take sequences of several lengths in one run, as data.seq_len_schedule has them."""
 

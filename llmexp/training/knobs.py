@@ -19,6 +19,8 @@ from llmexp.training.plan.seq_len_schedule import KEY
 
 # These are the architectures of llmexp's own files that give sizes; Liger supports all of them.
 LIGER_ARCHITECTURES = ("llama", "qwen3", "mixtral")
+# With these schedules the last stage runs a pass's backward right after its forward.
+ONE_LOSS_IN_FLIGHT = ("1f1b", "interleaved")
 # transformers' heads of these are one product, whose logits the loss takes as they are.
 PLAIN_HEADS = (
     *("llama", "mistral", "qwen2", "qwen3", "phi3", "olmo2", "olmo3", "gemma3_text", "mixtral", "qwen3_moe"),
@@ -131,14 +133,17 @@ def chunked_loss_limit(
     """Say why kernels.chunked_loss, which changes the head and the loss of a transformers model, cannot be used."""
     if not config.kernels.chunked_loss:
         return None
-    cut = next((name for name in ("tp", "pp", "cp") if dims.degrees.get(name, 1) > 1), "")
+    schedule = dims.schedule or ""
     why = {
-        f"it changes models of transformers, not those of engine={engine.name}: set engine=torch or engine=deepspeed": (
-            not engine.builds_transformers
+        f"engine={engine.name} does not change its models: set engine=torch, deepspeed or megatron": not (
+            engine.builds_transformers or engine.chunks_loss
         ),
         **own_code(config.model),
         **_changed_logits(config.model),
-        f"it needs the whole head and whole sequences on a rank: set parallelism.{cut}=1": bool(cut),
+        "it needs the whole head on a rank: set parallelism.tp=1": dims.tp > 1,
+        f"forward keeps a gradient of the head for every pass that parallelism.schedule={schedule} has in flight, or "
+        f"backward is split: set {' or '.join(ONE_LOSS_IN_FLIGHT)}": bool(schedule)
+        and schedule not in ONE_LOSS_IN_FLIGHT,
         "Liger computes the loss in chunks itself: leave one of them out": config.kernels.liger,
     }
     reason = next((reason for reason, holds in why.items() if holds), None)

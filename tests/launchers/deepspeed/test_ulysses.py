@@ -36,6 +36,7 @@ LAYOUTS: dict[str, tuple[int, str]] = {
     "cp 2, Z2": (2, "dp=1 cp=2 method=Z2"),
     "cp 2, F+R+Z3+O, 2 passes": (2, "dp=1 cp=2 method=F+R+Z3+O batch.micro=1 batch.accumulation=2"),
     "cp 2, RS": (2, "dp=1 cp=2 method=RS"),
+    "cp 2, Z3, padded, chunked": (2, f"dp=1 cp=2 method=Z3 {PADDED} kernels.chunked_loss=true"),
     "cp 2, experts": (2, "dp=1 cp=2 method=F model=tiny-moe"),
     "cp 2, bf16_mixed": (2, "dp=1 cp=2 precision=bf16_mixed"),
     "cp 2, F, Z2, bf16_mixed": (2, "dp=1 cp=2 method=F+Z2 precision=bf16_mixed"),

@@ -80,6 +80,8 @@ RUNS = {
     ("torch", 1, "F", f"{PURE} memory.activation_offload=true"): 0,
     ("torch", 1, "F", f"{PURE} {CHUNKED}"): 0,
     ("deepspeed", 8, "F+R+Z3", f"{MIXED} {CHUNKED}"): 3,
+    ("torch", 1, "F+R+Z3", f"{PURE} {RING} {CHUNKED}"): 0,
+    ("megatron", 1, "F", f"{MIXED} {CHUNKED}"): TENSORS - 3 * LAYERS + 1,
     ("torch", 1, "F+R", f"{PURE} memory.keep=attention {LONGER}"): 0,
     ("torch", 1, "F+R", f"{PURE} memory.keep=products {LONGER}"): 0,
     ("torch", 1, "F+R", f"{PURE} {LONGER}"): 0,

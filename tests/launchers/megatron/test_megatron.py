@@ -25,6 +25,7 @@ FEW_FILES = "[" + ",".join(sorted(str(path) for path in Path(llmexp.__file__).pa
 ULYSSES = "parallelism.cp_kind=ulysses"
 LAYERS, SAMPLES = 2, 4
 FUSED = "+engine.options.transformer.bias_activation_fusion=true +engine.options.transformer.bias_dropout_fusion=true"
+CHUNKED = "kernels.chunked_loss=true"
 CROSS_ENTROPY = " +engine.options.transformer.cross_entropy_loss_fusion=true"
 SMALL = ("model.hidden_size=64", "model.intermediate_size=96", "model.head_dim=16", "model.vocab_size=288")
 FLASH, UNFUSED = "aten::_scaled_dot_product_flash_attention_for_cpu", "aten::_softmax"
@@ -48,6 +49,16 @@ LAYOUTS: dict[str, tuple[int, str]] = {
     "fused, bf16_mixed": (1, f"parallelism.dp=1 precision=bf16_mixed {FUSED}{CROSS_ENTROPY}"),
     "dp 2": (2, "parallelism.dp=2"),
     "dp 2, Z1": (2, "parallelism.dp=2 method=Z1"),
+    "tied, chunked": (1, f"parallelism.dp=1 model.tie_embeddings=true {CHUNKED}"),
+    "dp 2, Z1, chunked, bf16_mixed": (2, f"parallelism.dp=2 method=Z1 precision=bf16_mixed {CHUNKED}"),
+    "pp 2, 2 virtual stages, chunked": (
+        2,
+        f"parallelism.dp=1 parallelism.pp=2 parallelism.virtual_stages=2 model.num_layers=4 {CHUNKED}",
+    ),
+    "ring cp 2, padded, chunked": (
+        2,
+        f"parallelism.dp=1 parallelism.cp=2 data.pack=false data.seq_len=128 data.files={FEW_FILES} {CHUNKED}",
+    ),
     "dp 2, Z1, bf16_mixed": (2, "parallelism.dp=2 method=Z1 precision=bf16_mixed"),
     "tp 2": (2, "parallelism.dp=1 parallelism.tp=2"),
     "tp 2, sequence": (2, "parallelism.dp=1 parallelism.tp=2 parallelism.sequence=true"),
@@ -149,6 +160,8 @@ SHORT = {
         "pp 2",
         "pp 2, tied",
         "pp 2, 2 virtual stages",
+        "tied, chunked",
+        "ring cp 2, padded, chunked",
         "pp 2, embedding as a layer",
         "pp 2, ends alone on a stage",
         "dp 2, tp 2, sequence, F+R+Z1",
@@ -356,3 +369,8 @@ def test_a_layout_that_computes_something_else_does_not_pass(observed: Measureme
         assert rank["gradient_norms"] == pytest.approx([2 * norm for norm in norms], rel=1e-2)
         assert rank["gradient_norms"] != pytest.approx(norms, abs=FP32_TOLERANCE)
         assert rank["gradient_norm"] == rank["gradient_norms"][0]
+
+
+@pytest.mark.parametrize("name", [each for each in EVERY if CHUNKED in LAYOUTS[each.values[0]][1]])
+def test_every_rank_says_in_how_many_chunks_the_loss_was_computed(observed: Measurement, name: str) -> None:
+    assert [rank["what_ran"].get("loss_chunks") for rank in observed[name]] == [1] * len(observed[name])

@@ -18,8 +18,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from llmexp.launchers.models import chunked_loss
+from llmexp.launchers.models import loss_in_chunks
 from llmexp.launchers.models.chunked_loss import LossHead
+from llmexp.launchers.models.loss_in_chunks import Targets
 from llmexp.training.knobs import PLAIN_HEADS
 
 CPU = torch.device("cpu")
@@ -35,7 +36,7 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunked_loss, "LOSS_ROWS", ROWS)
+    monkeypatch.setattr(loss_in_chunks, "LOSS_ROWS", ROWS)
 
 
 def train(chunked: bool, *words: str) -> tuple[list[float], list[Tensor | None], int, Any]:
@@ -148,8 +149,7 @@ def test_masked_labels_count_nowhere(dtype: torch.dtype, within: float) -> None:
     head, hidden, labels = head_and_inputs(dtype)
     wanted = ordinary(head, hidden, labels)
     expected = torch.autograd.grad(3 * wanted, (hidden, head.weight))
-    head.labels = labels
-    loss = head(hidden)
+    loss = head.loss(hidden, Targets.of(labels))
     assert loss.dtype == torch.float32
     assert loss.item() == pytest.approx(wanted.item(), abs=1e-6)
     for found, one in zip(torch.autograd.grad(3 * loss, (hidden, head.weight)), expected, strict=True):
@@ -160,8 +160,7 @@ def test_a_frozen_head_gets_no_gradient_and_without_labels_it_gives_logits() -> 
     head, hidden, labels = head_and_inputs(torch.float32)
     head.weight.requires_grad_(False)
     assert head(hidden).shape == (2, TOKENS // 2, 100)
-    head.labels = labels
-    head(hidden).backward()
+    head.loss(hidden, Targets.of(labels)).backward()
     assert head.weight.grad is None
     assert hidden.grad is not None
 
@@ -181,9 +180,8 @@ def test_logits_of_more_than_a_chunk_never_exist() -> None:
     head, hidden, labels = head_and_inputs(torch.float32)
     with Largest() as whole_logits:
         ordinary(head, hidden, labels).backward()
-    head.labels = labels
     with Largest() as chunked:
-        head(hidden).backward()
+        head.loss(hidden, Targets.of(labels)).backward()
     assert whole_logits.elements == TOKENS * 100
     # The weight's gradient is larger than a chunk's logits here.
     assert chunked.elements == head.weight.numel() > ROWS * 100

@@ -55,6 +55,7 @@ ROWS = {
     "tp pp, F, zbv": f"{TP_PP} {schedule('zbv', 2)} method=F",
     "tp pp, sequence, dualpipev": f"{TP_PP} {SEQUENCE} {schedule('dualpipev', 2)}",
     "cp pp": CP_PP,
+    "cp pp, F+R, padded, chunked": f"{CP_PP} method=F+R data.pack=false kernels.chunked_loss=true",
     "cp pp, F+R, padded": f"{CP_PP} method=F+R data.pack=false",
     "cp pp, ulysses, Z1": f"{CP_PP} {ULYSSES} method=Z1",
     "cp pp, ulysses, RS, gpipe": f"{CP_PP} {ULYSSES} {schedule('gpipe')} method=RS",

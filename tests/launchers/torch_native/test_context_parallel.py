@@ -18,6 +18,7 @@ pytestmark = pytest.mark.ranks
 
 RING, ULYSSES = (f"parallelism.cp=2 parallelism.cp_kind={kind}" for kind in ("ring", "ulysses"))
 MOE = "model=tiny-moe"
+CHUNKED = "kernels.chunked_loss=true"
 QWEN = "model.architecture=qwen3 model.tie_embeddings=true"
 # Measured: 1.3e-7 of losses, 2.5e-7 of gradient norms; in bf16 4e-4 and 4e-3.
 ROWS = {
@@ -26,6 +27,8 @@ ROWS = {
     "ring, F+R, padded": f"{RING} method=F+R data.pack=false",
     "ring, R, qwen3": f"{RING} method=R {QWEN}",
     "ring, Z1": f"{RING} method=Z1",
+    "ring, F, chunked, padded": f"{RING} method=F data.pack=false {CHUNKED}",
+    "ulysses, Z3, chunked, tied": f"{ULYSSES} method=Z3 {QWEN} {CHUNKED}",
     "ring, F+Z2": f"{RING} method=F+Z2",
     "ring, Z3": f"{RING} method=Z3",
     "ring, F+R+Z3+O": f"{RING} method=F+R+Z3+O",
@@ -52,7 +55,14 @@ ROWS = {
     # Key and value heads are fewer than the ranks.
     "cp 4, ulysses, Z2": "parallelism.cp=4 parallelism.cp_kind=ulysses method=Z2",
 }
-QUICK = {"ring, F+R, padded", "ring, Z3", "ring, F, bf16_mixed", "ulysses", "ulysses, F+R+Z3"}
+QUICK = {
+    "ring, F+R, padded",
+    "ring, F, chunked, padded",
+    "ring, Z3",
+    "ring, F, bf16_mixed",
+    "ulysses",
+    "ulysses, F+R+Z3",
+}
 LAYOUTS = Layouts(ROWS, QUICK, {*ROWS} - {"ring, F+Z2", "ring, Z3, bf16_mixed", "ulysses, Z2+O", "dp 2, ring, Z2"})
 
 

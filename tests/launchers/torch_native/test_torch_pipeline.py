@@ -33,7 +33,7 @@ FLASH, UNFUSED = "aten::_scaled_dot_product_flash_attention_for_cpu", "aten::_so
 FP32_TOLERANCE = 1e-5
 BF16_TOLERANCE = 2e-2
 
-TIED = "model.tie_embeddings=true"
+TIED, CHUNKED = "model.tie_embeddings=true", "kernels.chunked_loss=true"
 VIRTUAL = {"interleaved", "looped_bfs", "zero_bubble", "zbv", "dualpipev"}
 
 
@@ -48,6 +48,11 @@ LAYOUTS: dict[str, tuple[int, str]] = {
     **{schedule: pp2(schedule) for schedule in SCHEDULES},
     "zero_bubble, one stage a rank": (2, "parallelism.pp=2 parallelism.schedule=zero_bubble"),
     "1f1b, F+R": pp2("1f1b", "method=F+R"),
+    "1f1b, chunked": pp2("1f1b", CHUNKED),
+    "1f1b, R, tied, chunked, dp 2, Z1": pp2("1f1b", f"method=R+Z1 parallelism.dp=2 {TIED} {CHUNKED}"),
+    "interleaved, chunked, qwen3, bf16_mixed": pp2(
+        "interleaved", f"model.architecture=qwen3 precision=bf16_mixed {CHUNKED}"
+    ),
     "looped_bfs, R": pp2("looped_bfs", "method=R"),
     "1f1b, R in a layer of each": pp2("1f1b", "method=F+R memory.recompute_layers=2"),
     "interleaved, R in a layer of each": pp2("interleaved", "method=R model.num_layers=8 memory.recompute_layers=4"),
@@ -76,6 +81,7 @@ SHORT = {
         "zero_bubble",
         "zbv",
         "1f1b, F+R",
+        "1f1b, chunked",
         "interleaved, R in a layer of each",
         "zbv, F, padded",
         "zero_bubble, qwen3",
@@ -280,3 +286,9 @@ def test_the_plan_refuses_the_passes_that_torch_refuses(schedule: str) -> None:
     for pp, virtual in shapes:
         pipelines = [Pipeline(schedule, pp, virtual, passes) for passes in range(1, 10)]
         assert [PASSES[schedule].hold(each) for each in pipelines] == [torch_takes(each) for each in pipelines]
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("name", [each for each in EVERY if CHUNKED in LAYOUTS[each.values[0]][1]])
+def test_every_rank_says_in_how_many_chunks_the_loss_was_computed(observed: Measurement, name: str) -> None:
+    assert [rank["what_ran"].get("loss_chunks") for rank in observed[name]] == [1] * len(observed[name])
