@@ -76,12 +76,15 @@ def linears_limit(
         return None
     odd = next(undivided(shape, MULTIPLE, dims.tp), None) if shape and multiplies_fp8(config.hardware) else None
     scaling, lacking = config.precision.scaling, "multiplies in precision.parameters alone"
+    dense = shape is not None and not shape.num_experts
+    instead = ["engine=torch"] * (dense and scaling in TORCHAO)
     if by_transformer_engine(config):
         lacking = "needs transformer_engine, whose layers llmexp plans and does not run"
-    dense = shape is not None and not shape.num_experts
-    other = "engine=torch, or " * (dense and scaling in TORCHAO)
+        instead += ["engine=script engine.options.preset=megatron_lm for a program that has them"]
     why = {
-        f"engine={engine.name} {lacking}: set {other}precision=bf16_mixed or bf16_pure": wanted not in engine.linears,
+        f"engine={engine.name} {lacking}: set {', '.join([*instead, 'precision=bf16_mixed'])} or bf16_pure": (
+            wanted not in engine.linears
+        ),
         f"precision.scaling={scaling} is TransformerEngine's: choices are {', '.join(TORCHAO)}": scaling not in TORCHAO,
         "it converts linear layers that train: leave L, QL, P and Q out": techniques.adapter or techniques.quantization,
         f"it converts linear layers of dense models like Llama, not those of model={name}": not dense,

@@ -105,8 +105,9 @@ def plan(*words: str) -> TrainingPlan:
         ([FP8], "precision.linears=fp8: engine=deepspeed multiplies in precision.parameters alone: set engine=torch"),
         (
             [FP8, "engine=megatron"],
-            "engine=megatron needs transformer_engine, whose layers llmexp plans and does not run: set "
-            "engine=torch, or precision=bf16_mixed or bf16_pure",
+            "engine=megatron needs transformer_engine, whose layers llmexp plans and does not run: set engine=torch, "
+            "engine=script engine.options.preset=megatron_lm for a program that has them, precision=bf16_mixed or "
+            "bf16_pure",
         ),
         (
             [FP8, "engine=torch", "precision.scaling=delayed"],
