@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from llmexp.dtypes import bytes_of_moment
+from math import prod
+
+from llmexp.dtypes import SINGLE, bytes_of_moment
 from llmexp.inputs.shape import ModelShape, shape_of
 from llmexp.method import Techniques
 from llmexp.training.config import AdamW, TrainingConfig
 from llmexp.training.plan.share import shares_of
 from llmexp.training.plan.trained import Trained
+
+# bitsandbytes keeps moments in 8 bits from so many elements of a tensor on, and in fp32 below (0.50, min_8bit_size).
+EIGHT_BITS, SMALL = "int8", 4096
 
 
 def moment_bytes(config: TrainingConfig, techniques: Techniques) -> float | None:
@@ -21,6 +26,7 @@ def moment_bytes(config: TrainingConfig, techniques: Techniques) -> float | None
     if moments is None or preconditioners is None:
         return None
     size: float = (moments + preconditioners) * bytes_of_moment(chosen.moment_dtype or config.precision.moments)
+    size += _of_small_tensors(config, techniques)
     for share in shares_of(techniques):
         size = share.moments(size)
     if not chosen.factored:
@@ -32,6 +38,23 @@ def moment_bytes(config: TrainingConfig, techniques: Techniques) -> float | None
         if shape is None or elements is None
         else size * elements / Trained.of(shape, techniques, config.adapter).trainable
     )
+
+
+def _of_small_tensors(config: TrainingConfig, techniques: Techniques) -> float:
+    """Return how many bytes more a trained parameter has because moments of small tensors are not in 8 bits.
+
+    DeepSpeed's partitions are flat pieces of many tensors, none of them small.
+    """
+    chosen, shape = config.optimizer, shape_of(config.model)
+    matrices = _trained_matrices(shape, config, techniques) if shape else None
+    is_flat = config.engine.name == "deepspeed" and techniques.zero_stage > 0
+    if chosen.moment_dtype != EIGHT_BITS or not chosen.moments or is_flat or shape is None or matrices is None:
+        return 0.0
+    gains = [] if techniques.adapter else [shape.hidden_size] * (2 * shape.num_layers + 1)
+    gains += [shape.head_dim] * (2 * shape.num_layers * shape.qk_norm * (techniques.adapter is None))
+    small = sum(size for size in (*gains, *map(prod, matrices)) if size < SMALL)
+    more = bytes_of_moment(SINGLE) - bytes_of_moment(EIGHT_BITS)
+    return chosen.moments * more * small / Trained.of(shape, techniques, config.adapter).trainable
 
 
 def _mean_of_two(config: TrainingConfig, techniques: Techniques) -> float | None:

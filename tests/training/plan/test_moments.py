@@ -36,6 +36,24 @@ def test_bytes_of_state_a_parameter(words, moments, plan):
     assert plan("model=7b", *words).optimizer_state_bytes_per_parameter == pytest.approx(moments, rel=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("words", "small"),
+    [
+        # Gains; of narrower layers keys and values too, which have 32 x 64 elements.
+        ([], 9 * 128),
+        (["model.architecture=qwen3"], 9 * 128 + 8 * 32),
+        (["model.hidden_size=64", "model.num_heads=2", "model.num_kv_heads=1"], 9 * 64 + 8 * 32 * 64),
+        (["engine=deepspeed", "method=Z2"], 0),
+        (["engine=deepspeed"], 9 * 128),
+    ],
+)
+def test_moments_of_small_tensors_are_in_fp32(words, small, plan):
+    made = plan("hardware=cpu", "engine=torch", "model=tiny", "model.head_dim=32", "optimizer=adamw8bit", *words)
+    eight_bits = 2 * (1 + 4 / 256)
+    more = (8 - eight_bits) * small / made.trainable_parameters
+    assert made.optimizer_state_bytes_per_parameter == pytest.approx(eight_bits + more, rel=1e-9)
+
+
 def test_an_optimizer_that_tells_nothing_has_no_estimate(plan):
     made = plan("model=7b", "optimizer=sgd", "optimizer.moments=null")
     assert (made.optimizer_state_bytes_per_parameter, made.memory) == (None, None)
