@@ -59,6 +59,7 @@ _SHARED = {
     "overlap_zero3": (2.0, 0.5),
     "zero3_adapter": (3.0, 0.7),
     "zero3_again": (0.5, 0.3),
+    "host_adapter": (1.0, 0.4),
 }
 # A machine without runs of its own has the mean of these over the fitted ones.
 _TYPICAL = ("launch_s", "host_s_per_parameter", "host_zero3", "fetch_s", "zero3_layer_s")

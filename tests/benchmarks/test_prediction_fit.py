@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.prediction import judge as judge_module
-from benchmarks.prediction.cells import Cell, own_cells
+from benchmarks.prediction.cells import Cell, own_cells, printed_cells
 from benchmarks.prediction.fit import Runs, constants_to_fit, fitted, known_of, starts, without_platform
 from benchmarks.prediction.judge import Judged
 from benchmarks.prediction.suite import _ends, _ends_of_sources, _held_out, held_by_other_sources
@@ -59,6 +59,17 @@ def test_a_platform_that_nobody_measured_is_known_by_the_others() -> None:
     assert left["switched"] == {}
     assert left["typical"]["host_s_per_parameter"] == known["typical"]["host_s_per_parameter"]
     assert "a800" in known["hardware"]
+
+
+def test_the_papers_4_bit_layers_multiply_in_fp32_without_f_and_zero() -> None:
+    of_a800 = [cell for cell in printed_cells() if cell.hardware == "a800"]
+    wide = {cell.method for cell in of_a800 if cell.multiplies_fp32}
+    assert wide == {frozenset({"QL"}), frozenset({"QL", "R"})}
+    cell = next(cell for cell in of_a800 if cell.multiplies_fp32)
+    own, paper = replace(cell, multiplies_fp32=False).work, cell.work
+    assert paper.products_flops == 2 * own.products_flops
+    assert (own.cast_bytes, own.cast_bytes_behind) == (0, 0)
+    assert paper.cast_bytes == paper.cast_bytes_behind == 8 * own.dequantized_parameters > 0
 
 
 def test_what_is_judged_is_not_in_the_fit(cells, monkeypatch) -> None:

@@ -61,6 +61,8 @@ class Rates:
     host_s_per_parameter: Any
     """Time of the host's AdamW and its copies, for each parameter of all ranks together."""
     host_zero3: Any
+    host_adapter: Any
+    """The share of that time that an adapter's parameter takes."""
     fetch_s: Any
     zero3_layer_s: Any
     elementwise: Any

@@ -94,7 +94,8 @@ def step_time(work: Work, rates: Rates) -> StepTime:
     exposed = _exposed(w, r, one.computing)
     accesses = r.fused_update * (r.unfused_update / r.fused_update) ** w.unfused_update
     update = w.update_bytes / r.memory_bytes_per_s * accesses
-    host = w.host_parameters * r.host_s_per_parameter * r.host_zero3**w.zero3 + w.fetched_parameters * r.fetch_s
+    updated = w.host_parameters * r.host_s_per_parameter * r.host_zero3**w.zero3 * r.host_adapter**w.adapter
+    host = updated + w.fetched_parameters * r.fetch_s
     n = w.passes
     tensor, context, experts = _tensor(w, r, one), _context(w, r, one), _experts(w, r)
     stages = _stages(w, r, one, one.computing + tensor + context + experts)

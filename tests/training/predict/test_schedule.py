@@ -74,6 +74,8 @@ def test_the_update_is_of_the_device_or_of_the_host() -> None:
     assert step_time(replace(here, unfused_update=1.0), rates).optimizer == pytest.approx(9.0)
     there = replace(WORK, host_parameters=5.0, zero3=1.0, fetched_parameters=2.0)
     assert step_time(there, replace(rates, host_zero3=4.0, fetch_s=0.5)).host == pytest.approx(21.0)
+    adapter = step_time(replace(there, adapter=1.0), replace(rates, host_zero3=4.0, fetch_s=0.5, host_adapter=0.6))
+    assert adapter.host == pytest.approx(0.6 * 20 + 1)
 
 
 def test_states_shared_out_beside_computing_are_hidden_as_gradients_are() -> None:
