@@ -33,6 +33,8 @@ from llmexp.training.predict.rates import constants
 
 # Of runs that ran, and of the errors of steps that llmexp would start, in percent.
 _NO, _OFF, _CALIBRATED, _IN_FP8 = 3.0, 12.0, 10.0, 15.0
+# Judged apart too: A100, H100, H200, B200, L40S and RTX 4090, without older, rarer and cut-down cards.
+_COMMON = ("a100", "a100_40gb", "h100", "h200", "b200", "l40s", "rtx4090")
 
 
 @dataclass(frozen=True)
@@ -190,15 +192,18 @@ def median_over_sources(rows: Sequence[Judged], *, one_kept: bool = False) -> fl
 
 
 def published_figures() -> Iterator[Figure]:
-    """Yield the errors over sources, of all rows and of those on one node, and how often a no was said of what ran.
+    """Yield the errors over sources, of all rows and of parts, and how often a no was said of what ran.
 
     Rows in fp8, whose plans have intervals without held-out runs, stand apart.
     """
     known = judged()
     rows = [one for one in known if not _in_fp8(one.planned)]
     started = [one for one in rows if not one.planned.skipped]
+    common = [one for one in started if one.row.hardware in _COMMON]
     one_node = [one for one in rows if one.planned.plan and kind_of(one.planned.plan) == ONE_NODE]
-    for name, some in (("", rows), (" that llmexp would start", started), (" on one node", one_node)):
+    start = " that llmexp would start"
+    parts = {"": rows, start: started, f"{start} on common cards": common, " on one node": one_node}
+    for name, some in parts.items():
         for kept, words in ((False, ""), (True, ", with one of its runs kept")):
             sources = [each.off_with_one if kept else each.off for each in by(some, "source")]
             medians = np.array([median(off) for off in sources if off])
