@@ -81,7 +81,8 @@ def test_over_a_slow_network_the_fastest_shares_out_its_state_within_each_node()
     found = options_of(*words, "hardware.nodes=4", "data.seq_len=4096", "hardware.network_bandwidth_bytes_per_s=2e9")
     assert {plan.dims.shard for plan in found} == {None, 4, 8}
     assert all(plan.dims.shard in (None, 8 // plan.dims.tp) for plan in found)
-    sharded = [plan for plan in found if plan.techniques.zero_stage > 1 and plan.dims.tp == 1]
+    # Of longer passes both hide the network.
+    sharded = [plan for plan in found if plan.techniques.zero_stage > 1 and plan.dims.tp == 1 and plan.batch.micro < 32]
     assert max(sharded, key=lambda plan: plan.predicted.rate).dims.shard == 8
     assert all(plan.dims.shard is None for plan in options_of(*words, "hardware.nodes=1", "data.seq_len=4096"))
 
