@@ -21,9 +21,13 @@ class LossHead(nn.Linear):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the mean loss of the next tokens, in fp32, or the logits where there are no targets."""
+        return self.project(input, self.weight)
+
+    def project(self, input: Tensor, weight: Tensor) -> Tensor:
+        """Return the same by a weight that stands for the head's own."""
         if self.targets is None:
-            return super().forward(input)
-        loss, self.chunks = loss_in_chunks(input, self.weight, self.targets)
+            return nn.functional.linear(input, weight)
+        loss, self.chunks = loss_in_chunks(input, weight, self.targets)
         return loss
 
     def loss(self, hidden: Tensor, targets: Targets) -> Tensor:

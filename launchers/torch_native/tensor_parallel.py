@@ -24,6 +24,7 @@ from torch.distributed.tensor.parallel import (
 from transformers import PreTrainedModel
 
 from llmexp.launchers.models import assembly, building
+from llmexp.launchers.models.chunked_loss import LossHead
 from llmexp.launchers.models.weights import WeightSource, weights_of
 from llmexp.launchers.torch_native.replicated import optimizer
 from llmexp.launchers.torch_native.wrapped import WrappedModel
@@ -71,7 +72,7 @@ def materialize_parts(
     model: PreTrainedModel, source: WeightSource, plan: TrainingPlan, ranks: DeviceMesh, device: torch.device
 ) -> Any:
     """Return a model of the meta device with the method's atoms, of which this rank holds its parts, with values."""
-    module = assembly.with_atoms(model, plan)
+    module = assembly.with_atoms(model, plan, has_head=isinstance(model.get_output_embeddings(), nn.Linear))
     cut_matrices(building.transformer(module), ranks, along_sequence=plan.dims.sequence)
     buffers = building.ExactBuffers(module)
     module.to_empty(device=device)
@@ -122,7 +123,7 @@ def _styles(along_sequence: bool) -> dict[str, ParallelStyle]:
         ),
         f"{layer}.mlp": PrepareModuleInput(input_layouts=(between,), desired_input_layouts=(whole,)),
         "model.embed_tokens": _Vocabulary(),
-        "lm_head": ColwiseParallel(input_layouts=between, output_layouts=Shard(-1), use_local_output=False),
+        "lm_head": _Head(input_layouts=between, output_layouts=Shard(-1), use_local_output=False),
     }
     return (
         styles
@@ -145,6 +146,18 @@ def _styles_of_lora(into: set[str], out: set[str], between: Shard | Replicate) -
         | {f"{name}{part}": RowwiseParallel(output_layouts=between) for name in out for part in (base, low)}
         | {f"{name}{high}": _Whole(between) for name in out}
     )
+
+
+class _Head(ColwiseParallel):
+    """A head cut by columns, whose output is cut logits, or the loss where it computes that in chunks."""
+
+    @staticmethod
+    def _prepare_output_fn(
+        output_layouts: Any, use_local_output: bool, mod: nn.Module, outputs: Any, device_mesh: DeviceMesh
+    ) -> Any:
+        if not isinstance(outputs, DTensor):
+            return outputs
+        return ColwiseParallel._prepare_output_fn(output_layouts, use_local_output, mod, outputs, device_mesh)
 
 
 class _Vocabulary(ParallelStyle):
@@ -181,7 +194,9 @@ def _tie(embedding: Any, head: Any, ranks: DeviceMesh) -> None:
 
     def project(hidden_states: torch.Tensor) -> torch.Tensor:
         weight = DTensor.from_local(taken.pop(), ranks, [Shard(0)], run_check=False)
-        return nn.functional.linear(hidden_states, weight)
+        by = head.project if isinstance(head, LossHead) else nn.functional.linear
+        made: torch.Tensor = by(hidden_states, weight)
+        return made
 
     embedding.forward, head.forward = look_up, project
 

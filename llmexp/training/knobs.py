@@ -140,7 +140,6 @@ def chunked_loss_limit(
         ),
         **own_code(config.model),
         **_changed_logits(config.model),
-        "it needs the whole head on a rank: set parallelism.tp=1": dims.tp > 1,
         f"forward keeps a gradient of the head for every pass that parallelism.schedule={schedule} has in flight, or "
         f"backward is split: set {' or '.join(ONE_LOSS_IN_FLIGHT)}": bool(schedule)
         and schedule not in ONE_LOSS_IN_FLIGHT,

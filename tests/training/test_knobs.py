@@ -50,8 +50,6 @@ def plan(*words: str) -> TrainingPlan:
             [CHUNKED, "engine=script", "engine.options.command='-m train'"],
             "engine=script does not change its models: set engine=torch, deepspeed or megatron",
         ),
-        ([CHUNKED, "engine=megatron", "parallelism.tp=2"], "set parallelism.tp=1"),
-        ([CHUNKED, "engine=torch", "parallelism.tp=2"], "set parallelism.tp=1"),
         (
             [CHUNKED, "engine=torch", "parallelism.pp=2", "batch.accumulation=2", "parallelism.schedule=gpipe"],
             "schedule=gpipe has in flight, or backward is split: set 1f1b or interleaved",

@@ -162,11 +162,12 @@ class Formula:
 
     def chunked_head(self) -> tuple[float, float]:
         """Return the head's bytes where forward makes the gradients: they are kept, and few logits exist at a time."""
-        hidden, trains = self.residual * self.element, self.techniques.adapter is None
-        kept = self.tokens * (self._norm() + hidden) + self.shape.vocab_size * hidden * trains
+        hidden, trains = self.shape.hidden_size * self.element, self.techniques.adapter is None
+        vocabulary = self.shape.vocab_size / self.matrix_parts
+        kept = self.tokens * (self._norm() + hidden) + vocabulary * hidden * trains
         # A chunk's logits, their copy in fp32 where they have another dtype, and its log-softmax; the head's input too.
         copies = FP32 * (1 + (self.element != FP32)) + self.element
-        return kept, min(LOSS_ROWS, self.tokens) * self.shape.vocab_size * copies + self.tokens * hidden
+        return kept, min(LOSS_ROWS, self.tokens) * vocabulary * copies + self.tokens * hidden
 
     def between_stages(self) -> float:
         """Return the bytes of torch's buffers for what a stage receives in each pass, and of what it gave in flight.

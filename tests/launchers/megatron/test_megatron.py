@@ -49,6 +49,14 @@ LAYOUTS: dict[str, tuple[int, str]] = {
     "fused, bf16_mixed": (1, f"parallelism.dp=1 precision=bf16_mixed {FUSED}{CROSS_ENTROPY}"),
     "dp 2": (2, "parallelism.dp=2"),
     "dp 2, Z1": (2, "parallelism.dp=2 method=Z1"),
+    "tp 2, chunked, padded": (
+        2,
+        f"parallelism.dp=1 parallelism.tp=2 data.pack=false data.seq_len=128 data.files={FEW_FILES} {CHUNKED}",
+    ),
+    "tp 2, sequence, tied, chunked": (
+        2,
+        f"parallelism.dp=1 parallelism.tp=2 parallelism.sequence=true model.tie_embeddings=true {CHUNKED}",
+    ),
     "tied, chunked": (1, f"parallelism.dp=1 model.tie_embeddings=true {CHUNKED}"),
     "dp 2, Z1, chunked, bf16_mixed": (2, f"parallelism.dp=2 method=Z1 precision=bf16_mixed {CHUNKED}"),
     "pp 2, 2 virtual stages, chunked": (
@@ -161,6 +169,7 @@ SHORT = {
         "pp 2, tied",
         "pp 2, 2 virtual stages",
         "tied, chunked",
+        "tp 2, sequence, tied, chunked",
         "ring cp 2, padded, chunked",
         "pp 2, embedding as a layer",
         "pp 2, ends alone on a stage",

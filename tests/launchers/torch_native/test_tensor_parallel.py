@@ -19,7 +19,7 @@ pytestmark = [
 ]
 
 TP, SEQUENCE = "parallelism.tp=2", "parallelism.tp=2 parallelism.sequence=true"
-QWEN, TIED = "model.architecture=qwen3", "model.tie_embeddings=true"
+QWEN, TIED, CHUNKED = "model.architecture=qwen3", "model.tie_embeddings=true", "kernels.chunked_loss=true"
 ODD = "model.hidden_size=65"
 # Measured: 1e-7 of losses, 4e-7 of gradient norms.
 ROWS = {
@@ -33,6 +33,11 @@ ROWS = {
     "padded, sequence": f"data.pack=false {SEQUENCE}",
     "bf16_mixed": f"{TP} precision=bf16_mixed",
     "bf16_mixed, Z3": f"{TP} precision=bf16_mixed method=Z3",
+    "chunked": f"{TP} {CHUNKED}",
+    "chunked, sequence, padded, tied": f"{SEQUENCE} data.pack=false {TIED} {CHUNKED}",
+    "chunked, tp 4, qwen3, F+R": f"parallelism.tp=4 {QWEN} model.num_kv_heads=4 method=F+R {CHUNKED}",
+    "chunked, Z3, sequence, dp 2": f"{SEQUENCE} parallelism.dp=2 method=Z3 {CHUNKED}",
+    "chunked, C, bf16_mixed": f"{TP} precision=bf16_mixed method=C {CHUNKED}",
     "dp 2": f"{TP} parallelism.dp=2",
     "dp 2, sequence": f"parallelism.dp=2 {SEQUENCE}",
     "dp 2, Z2": f"{TP} parallelism.dp=2 method=Z2",
@@ -73,7 +78,15 @@ ROWS = {
     "qwen3, tp 4": f"parallelism.tp=4 {QWEN} model.num_kv_heads=4",
     "qwen3, dp 2, F+R+Z3, sequence": f"parallelism.dp=2 method=F+R+Z3 {SEQUENCE} {QWEN}",
 }
-QUICK = {"Naive", "tied, R, sequence", "R, sequence", "Z3, sequence", "bf16_mixed", "shard 1, Z3"}
+QUICK = {
+    "Naive",
+    "chunked, sequence, padded, tied",
+    "tied, R, sequence",
+    "R, sequence",
+    "Z3, sequence",
+    "bf16_mixed",
+    "shard 1, Z3",
+}
 LAYOUTS = Layouts(ROWS, QUICK, {*ROWS} - {"F, sequence", "Z2", "dp 2, sequence", "shard 2 of dp 4, Z2"})
 
 
@@ -117,6 +130,7 @@ TUNED = "task=finetune data=synthetic method=L optimizer.lr=1e-2"
 ADAPTED = {
     "L": TP,
     "L, sequence": SEQUENCE,
+    "L, sequence, chunked": f"{SEQUENCE} {CHUNKED}",
     "L+F+R+Z3, sequence": f"{SEQUENCE} method=L+F+R+Z3",
     "L+Z2, dp 2": f"{TP} parallelism.dp=2 method=L+Z2",
     "L, qwen3, tp 4": f"parallelism.tp=4 {QWEN} model.num_kv_heads=4",
