@@ -123,7 +123,7 @@ def _check_words(claim: Claim, name: str, codes: Sequence[str], figures: _Figure
         compare = getattr(check, "compare", None)
         if compare and [bool(compare.add), bool(compare.swap), bool(compare.field and compare.values)].count(True) != 1:
             raise ConfigError(f"{name}: compare has one of add: F, swap: [L, QL], field: hardware with values: [a, b]")
-        if "micro" in check.where.task:  # there a method is a kind of call
+        if {"micro", "serve"} & set(check.where.task):  # there a method is a kind of call, or a dtype of the cache
             continue
         words = (compare.add, *(compare.swap or ())) if compare else ()
         for word in (*words, *_atoms_of(check.where), *_atoms_of(getattr(check, "winner", Selection()))):

@@ -26,11 +26,12 @@ class Best(OverRows):
 
     def answer(self, rows: Sequence[ClaimRow]) -> Answer:
         """Return the verdict on the groups in which a winner and another can be compared."""
-        groups: dict[tuple[str, ...], list[ClaimRow]] = defaultdict(list)
+        groups: dict[tuple[object, ...], list[ClaimRow]] = defaultdict(list)
         shared = ("setting", *(() if self.winner.engine else ("engine",)), *self.group)
         for row in chosen(rows, self.where, self.batch):
             if self.metric in row.values:
-                groups[tuple(getattr(row, field) for field in shared)].append(row)
+                cache = row.method if row.task == "serve" else ""  # of another dtype it is another question
+                groups[(cache, *(getattr(row, field) for field in shared))].append(row)
         asked = [group for group in groups.values() if {self.winner.has(row) for row in group} == {True, False}]
         if not asked:
             return nothing("nowhere both what should be best and another")

@@ -44,8 +44,9 @@ class ClaimRow:
     """A published cell, a line of another published table, or a run.
 
     `batches` are the words by which a claim asks for the batch: its number of samples a GPU, 'one' and 'largest'.
-    `setting` is all that two rows must share to be compared, whatever a claim is about. `platform` has the
-    hardware's name and its classes. `doubt` says why the figures cannot be relied on.
+    `setting` is all that two rows must share to be compared, whatever a claim is about; `options` are an engine's own,
+    which two rows of that engine share too. `platform` has the hardware's name and its classes. `doubt` says why the
+    figures cannot be relied on.
     """
 
     table: str
@@ -61,6 +62,7 @@ class ClaimRow:
     batches: frozenset[str] = frozenset()
     gpus: int = 0
     setting: str = ""
+    options: str = ""
     oom: bool = False
     doubt: str = field(default="", compare=False)
 

@@ -11,7 +11,17 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from llmexp.report.findings.rows import ONE, ClaimRow, RowFigure, atoms
 
-Name = Literal["tokens_per_s", "memory_gb", "batch", "scaling", "final_loss", "latency_s", "time_s"]
+Name = Literal[
+    "tokens_per_s",
+    "memory_gb",
+    "batch",
+    "scaling",
+    "final_loss",
+    "latency_s",
+    "kv_cache_tokens",
+    "time_s",
+    "flops_per_s",
+]
 Words = tuple[str, ...]
 
 
@@ -85,7 +95,8 @@ def chosen(rows: Sequence[ClaimRow], where: Selection, batch: str = ONE) -> list
     for row in rows:
         # Cells that ran out of memory have no batch in table IV, where every row is the largest one tried.
         if batch in row.batches and where.has(row):
-            kind = (row.task, row.engine, row.model, row.method, row.hardware, row.gpus, row.setting, row.micro)
+            place = (row.hardware, row.gpus, row.setting, row.options, row.micro)
+            kind = (row.task, row.engine, row.model, row.method, *place)
             found.setdefault(kind, row)
     return list(found.values())
 
@@ -121,5 +132,6 @@ def _is(row: ClaimRow, field: str | None, word: str) -> bool:
 def _alike(over: ClaimRow, under: ClaimRow, field: str | None) -> bool:
     """Tell whether two rows share all that is not compared; a larger batch must really be larger."""
     shared = [name for name in ("engine", "model", "hardware") if name != field]
+    shared += ["options"] if "engine" in shared else []
     same = all(getattr(over, name) == getattr(under, name) for name in (*shared, "task", "gpus", "setting"))
     return same and (field != "batch" or over.micro > under.micro)

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from llmexp.report.findings.curve_shapes import Growth
 from llmexp.report.findings.formula import calculate, figures_of, names_in
 from llmexp.report.findings.limits import Limited, OverRows, as_range, counted, nothing, said
 from llmexp.report.findings.row_shapes import Best, Fits, OutOfMemory, Value
@@ -102,9 +103,9 @@ class FormulaShape(Limited):
 
 
 Check = Annotated[
-    Ratio | ShareShape | Best | OutOfMemory | Fits | Value | Ranks | FormulaShape, Field(discriminator="shape")
+    Ratio | ShareShape | Best | OutOfMemory | Fits | Value | Growth | Ranks | FormulaShape, Field(discriminator="shape")
 ]
-SHAPES = ("ratio", "share", "best", "oom", "fits", "value", "ranks", "formula")
+SHAPES = ("ratio", "share", "best", "oom", "fits", "value", "growth", "ranks", "formula")
 
 
 def _of(found: Sequence[Pair]) -> tuple[ClaimRow, ...]:

@@ -35,12 +35,12 @@ def test_a_larger_batch_is_judged_by_the_papers_cells_of_deepspeed_alone() -> No
 
 def test_every_claim_that_a_table_can_decide_is_decided() -> None:
     assert all(isinstance(claim, Claim) for claim in DECIDED)
-    assert (len(DECIDED), len(OF_RUNS), len(paper_claims())) == (80, 24, 112)
+    assert (len(DECIDED), len(OF_RUNS), len(paper_claims())) == (80, 29, 112)
 
 
 def test_what_neither_tables_nor_runs_decide_has_its_reason() -> None:
     reasons = {claim.id: claim.why for claim in paper_claims() if isinstance(claim, Undecided)}
-    assert len(reasons) == 8
+    assert set(reasons) == {"S43", "S60", "S97"}
     assert all(len(why) > 40 for why in reasons.values())
 
 
