@@ -13,7 +13,9 @@ from paged_server import PATIENCE_S, PagedServer
 from llmexp.launchers.serving.client.address import Address
 from llmexp.launchers.serving.engines import command, lightllm, sglang, tgi, vllm
 from llmexp.launchers.serving.watch.metrics_page import MetricsPage, PageError
+from llmexp.serving.analysis.server_load import server_load
 from llmexp.serving.plan.server_plan import MetricNames
+from llmexp.serving.record.server_samples import ServerSample
 
 SOON_S = 0.3
 
@@ -82,6 +84,15 @@ SAID = {
     },
     "LLAMA_SERVER": {"running": 4, "waiting": 46, "generated_tokens": 128, "prompt_tokens": 512},
 }
+# What counters say once ten more passes have verified drafts.
+COUNTED = {
+    "VLLM": {
+        "} 125.0": "} 135.0",
+        "} 500.0": "} 530.0",
+        f"accepted_tokens_total{paged_server.LABELS} 350.0": "accepted_tokens_total 368.0",
+    },
+    "TGI": {"tokens_sum 30": "tokens_sum 48", "tokens_count 20": "tokens_count 30"},
+}
 OWN = {each.ENGINE.name.upper(): each.METRIC_NAMES for each in (vllm, sglang, tgi, lightllm)}
 
 
@@ -90,6 +101,36 @@ def test_a_page_is_read_by_its_engines_names_and_by_those_of_any_command(server:
     server.page = getattr(paged_server, name)
     assert read(server, OWN.get(name, command.LLAMA_SERVER)) == SAID[name]
     assert read(server, command.METRIC_NAMES) == SAID[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "ratio", "tokens"),
+    [
+        ("VLLM", 0.6, 2.8),
+        ("SGLANG", 0.6, 2.8),
+        ("TGI", None, 2.8),
+        ("LIGHTLLM", None, None),
+        ("LLAMA_SERVER", None, None),
+    ],
+)
+def test_the_same_drafts_have_one_acceptance_whichever_server_tells_of_them(
+    server: PagedServer, name: str, ratio: float | None, tokens: float | None
+) -> None:
+    """Ten passes with 3 proposed tokens, 18 of 30 accepted; TGI does not say how many it proposed."""
+    before = getattr(paged_server, name)
+    after = before
+    for begin, end in COUNTED.get(name, {}).items():
+        assert begin in before
+        after = after.replace(begin, end)
+    samples = []
+    for at_s, page in enumerate((before, after)):
+        server.page = page
+        samples.append(ServerSample(at_s=at_s, page=read(server, OWN.get(name, command.LLAMA_SERVER))))
+    load = server_load(samples, 0, 1)
+    assert (load.draft_acceptance_ratio, load.tokens_per_draft_step) == (
+        ratio and pytest.approx(ratio),
+        tokens and pytest.approx(tokens),
+    )
 
 
 def test_several_schedulers_are_added_up_but_for_shares_which_are_averaged(server: PagedServer) -> None:
