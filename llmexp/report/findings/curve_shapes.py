@@ -76,7 +76,9 @@ class Growth(OverRows):
         return curves
 
     def _where_in_words(self) -> str:
-        return "" if self.between == (None, None) else f" {as_range(self.between)}"
+        low, high = self.between
+        begin, end = "" if low is None else f" from {low:,.10g}", "" if high is None else f" up to {high:,.10g}"
+        return begin + end
 
 
 def _curve(points: Sequence[tuple[float, ClaimRow]]) -> _Curve | None:
