@@ -78,9 +78,11 @@ def linears_limit(
     scaling, lacking = config.precision.scaling, "multiplies in precision.parameters alone"
     dense = shape is not None and not shape.num_experts
     instead = ["engine=torch"] * (dense and scaling in TORCHAO)
+    if engine.name == "script":
+        lacking = "does not change its program, whose own words can ask for fp8"
     if by_transformer_engine(config):
         lacking = "needs transformer_engine, whose layers llmexp plans and does not run"
-        instead += ["engine=script engine.options.preset=megatron_lm for a program that has them"]
+        instead += ["engine=script engine.options.preset=megatron_lm precision=bf16_mixed for a program that has them"]
     why = {
         f"engine={engine.name} {lacking}: set {', '.join([*instead, 'precision=bf16_mixed'])} or bf16_pure": (
             wanted not in engine.linears

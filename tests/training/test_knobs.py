@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,6 +26,10 @@ CLIPPED = "optimizer.clip_norm=1.0"
 CHUNKED = "kernels.chunked_loss=true"
 FUSED = "kernels.fused_projections=true"
 QAT = "precision.qat=int4"
+MEGATRON_LM = (
+    *("engine=script", "engine.options.preset=megatron_lm"),
+    "engine.options.command='-m pretrain_gpt --log-interval 1'",
+)
 OFFLOAD, LIGER, CUDNN = "memory.activation_offload=true", "kernels.liger=true", "kernels.flash=cudnn"
 
 
@@ -104,8 +109,13 @@ def plan(*words: str) -> TrainingPlan:
         (
             [FP8, "engine=megatron"],
             "engine=megatron needs transformer_engine, whose layers llmexp plans and does not run: set engine=torch, "
-            "engine=script engine.options.preset=megatron_lm for a program that has them, precision=bf16_mixed or "
-            "bf16_pure",
+            "engine=script engine.options.preset=megatron_lm precision=bf16_mixed for a program that has them, "
+            "precision=bf16_mixed or bf16_pure",
+        ),
+        (
+            [FP8, *MEGATRON_LM],
+            "engine=script does not change its program, whose own words can ask for fp8: set engine=torch, "
+            "precision=bf16_mixed or bf16_pure",
         ),
         (
             [FP8, "engine=torch", "precision.scaling=delayed"],
@@ -146,6 +156,11 @@ def plan(*words: str) -> TrainingPlan:
 )
 def test_the_reason_says_what_would_do(words: list[str], reason: str) -> None:
     assert reason in str(plan("hardware=cpu", *words).skip)
+
+
+def test_the_program_that_megatron_names_for_fp8_is_planned() -> None:
+    (named,) = re.findall(r"engine=script [^,]*?(?= for)", str(plan("hardware=cpu", FP8, "engine=megatron").skip))
+    assert plan("hardware=cpu", FP8, *named.split(), MEGATRON_LM[-1]).skip is None
 
 
 @pytest.mark.parametrize("words", [["method=F+R+C"], ["method=Z1"], [OFFLOAD], ["precision=bf16_mixed"]])
