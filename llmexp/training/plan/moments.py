@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 from llmexp.dtypes import SINGLE, bytes_of_moment
@@ -46,15 +47,29 @@ def _of_small_tensors(config: TrainingConfig, techniques: Techniques) -> float:
     DeepSpeed's partitions are flat pieces of many tensors, none of them small.
     """
     chosen, shape = config.optimizer, shape_of(config.model)
-    matrices = _trained_matrices(shape, config, techniques) if shape else None
     is_flat = config.engine.name == "deepspeed" and techniques.zero_stage > 0
-    if chosen.moment_dtype != EIGHT_BITS or not chosen.moments or is_flat or shape is None or matrices is None:
+    if chosen.moment_dtype != EIGHT_BITS or not chosen.moments or is_flat or shape is None:
         return 0.0
     gains = [] if techniques.adapter else [shape.hidden_size] * (2 * shape.num_layers + 1)
     gains += [shape.head_dim] * (2 * shape.num_layers * shape.qk_norm * (techniques.adapter is None))
-    small = sum(size for size in (*gains, *map(prod, matrices)) if size < SMALL)
+    matrices = _sizes_beside_experts(shape, config, techniques)
+    small = sum(size for size in (*gains, *matrices) if size < SMALL)
     more = bytes_of_moment(SINGLE) - bytes_of_moment(EIGHT_BITS)
     return chosen.moments * more * small / Trained.of(shape, techniques, config.adapter).trainable
+
+
+def _sizes_beside_experts(shape: ModelShape, config: TrainingConfig, techniques: Techniques) -> list[int]:
+    """Return the elements of each matrix that trains, but of stacks of experts, which are never small."""
+    if techniques.adapter or techniques.quantization:
+        return [*map(prod, _trained_matrices(replace(shape, num_experts=None), config, techniques) or ())]
+    queries, keys, values, out, gate, up, down = map(prod, shape.matrices.values())
+    fused = config.kernels.fused_projections
+    layer = [queries + keys + values, out] if fused else [queries, keys, values, out]
+    if shape.num_experts:
+        layer += [shape.hidden_size * shape.num_experts]
+    else:
+        layer += [gate + up, down] if fused else [gate, up, down]
+    return layer * shape.num_layers + [shape.vocab_size * shape.hidden_size]
 
 
 def _mean_of_two(config: TrainingConfig, techniques: Techniques) -> float | None:

@@ -9,6 +9,7 @@ SIZE = 6_738_415_616
 OUTSIDE = 2 * 32000 * 4096 + 65 * 4096
 # Sides over 10,000 have no preconditioner: neither those of MLPs nor the vocabulary.
 SQUARES = (32 * (4 * 2 + 3) + 2) * 4096**2
+NARROW = ("model.hidden_size=64", "model.num_heads=2", "model.num_kv_heads=1")
 FACTORED = 32 * (4 * 2 * 4096 + 3 * (4096 + 11008)) + 2 * (32000 + 4096) + 65 * 4096
 
 
@@ -42,7 +43,11 @@ def test_bytes_of_state_a_parameter(words, moments, plan):
         # Gains; of narrower layers keys and values too, which have 32 x 64 elements.
         ([], 9 * 128),
         (["model.architecture=qwen3"], 9 * 128 + 8 * 32),
-        (["model.hidden_size=64", "model.num_heads=2", "model.num_kv_heads=1"], 9 * 64 + 8 * 32 * 64),
+        ([*NARROW], 9 * 64 + 8 * 32 * 64),
+        ([*NARROW, "kernels.fused_projections=true"], 9 * 64),
+        # Routers too, of 4 experts.
+        (["model=tiny-moe"], 9 * 128 + 4 * 4 * 128),
+        (["model=tiny-moe", "model.num_kv_heads=1", "model.head_dim=16"], 9 * 128 + 4 * 4 * 128 + 8 * 16 * 128),
         (["engine=deepspeed", "method=Z2"], 0),
         (["engine=deepspeed"], 9 * 128),
     ],
