@@ -9,6 +9,7 @@ import torch
 
 from llmexp.launchers.data.packing import model_inputs
 from llmexp.launchers.models import assembly
+from llmexp.launchers.models.chunked_loss import chunks_that_ran
 from llmexp.launchers.torchft.groups import ReplicaGroup
 from llmexp.launchers.training.optimizer_state import moments
 from llmexp.measure.batch import MicroBatch
@@ -96,7 +97,7 @@ class Replica:
         return frozenset()
 
     def what_ran(self) -> WhatRan:
-        """Return the classes of model, wrapper and optimizer, and how the group averages."""
+        """Return the classes of model, wrapper and optimizer, how the group averages, and the loss's chunks."""
         return {
             "attention_implementation": self.module.config._attn_implementation,
             "model_class": self._model_class,
@@ -106,6 +107,7 @@ class Replica:
             "backend": self.group.backend,
             "reduced_in": str(torch.bfloat16 if self._precision.gradients == "bf16" else torch.float32),
             "zero_stage": 0,
+            **chunks_that_ran(self.module),
         }
 
     @property
