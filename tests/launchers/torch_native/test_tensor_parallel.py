@@ -34,6 +34,7 @@ ROWS = {
     "bf16_mixed": f"{TP} precision=bf16_mixed",
     "bf16_mixed, Z3": f"{TP} precision=bf16_mixed method=Z3",
     "chunked": f"{TP} {CHUNKED}",
+    "two chunks": f"{SEQUENCE} {CHUNKED} data.seq_len=1536",
     "chunked, sequence, padded, tied": f"{SEQUENCE} data.pack=false {TIED} {CHUNKED}",
     "chunked, tp 4, qwen3, F+R": f"parallelism.tp=4 {QWEN} model.num_kv_heads=4 method=F+R {CHUNKED}",
     "chunked, Z3, sequence, dp 2": f"{SEQUENCE} parallelism.dp=2 method=Z3 {CHUNKED}",
