@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from llmexp.cli.resolvers import server_python
 from llmexp.errors import ConfigError, RecordError
 from llmexp.launch.detect import detect
 from llmexp.launch.preflight import other_hardware
@@ -38,6 +39,8 @@ BEYOND = (
     *(
         "runtime.environment",
         "hardware.environment",
+        "hardware.serving_environment",
+        "engine.python",
         "engine.options",
         "optimizer.target",
         "model.target",
@@ -79,10 +82,11 @@ def reproduce(earlier: RunFolder, trusted: bool = False) -> int:
 def beyond(plan: RunPlan, earlier: RunFolder) -> list[str]:
     """Return what a plan starts or reaches besides llmexp's own ranks, key by key.
 
-    The usual tracker and the earlier run's folder of outputs do not count.
+    The usual tracker, this machine's own server and the earlier run's folder of outputs do not count.
     """
     config = plan.config
     known = {"tracking.uri": config.tracking.uri == os.environ.get("MLFLOW_TRACKING_URI")}
+    known["engine.python"] = getattr(config.engine, "python", None) == server_python(config.engine.name)
     known["sweep.outputs"] = Path(config.sweep.outputs).resolve() == earlier.path.resolve().parents[1]
     told = config.model_dump(mode="json", exclude_defaults=True)
     found = {key: value for key in BEYOND if (value := _at(told, key.split("."))) and not known.get(key)}

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from planning import make_plan
+
+from llmexp.cli.reproduce import beyond
 from llmexp.launch.detect import Detected
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import RunStatus
@@ -24,6 +27,16 @@ def test_a_skipped_run_is_planned_again_into_its_own_sweep(llmexp, runner, here:
     # One process, as measure=quick takes, could not tell how far the next is from it.
     assert again.result().command == f"{RunFolder(first).result().command} measure.repeats=3"
     assert runner.ran == ["tiny F+R"] * 2
+
+
+def test_a_servers_variables_and_an_interpreter_that_is_not_this_machines_are_shown(here: Path, monkeypatch):
+    (here / "python").touch()
+    words = ("task=serve", "engine=vllm", "model=7b", "hardware=rtx4090", f"engine.python={here}/python")
+    plan, earlier = make_plan(*words), RunFolder(here / "outputs" / "main" / "theirs")
+    variables = 'hardware.serving_environment={"NCCL_P2P_DISABLE": "1"}'
+    assert beyond(plan, earlier) == [variables, f'engine.python="{here}/python"']
+    monkeypatch.setenv("LLMEXP_VLLM_PYTHON", f"{here}/python")
+    assert beyond(plan, earlier) == [variables]
 
 
 def test_another_ending_is_not_reproduced(llmexp, runner, here: Path):
