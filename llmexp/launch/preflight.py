@@ -9,6 +9,7 @@ import os
 import subprocess
 from collections.abc import Sequence
 
+from llmexp.launch.commands import rank_environment
 from llmexp.launch.compilers import uncompilable
 from llmexp.launch.detect import Detected, described, is_linked
 from llmexp.launch.ending import Ending, skipped
@@ -67,12 +68,16 @@ def other_hardware(plan: RunPlan, node: Detected) -> str | None:
 
 
 def other_links(plan: RunPlan, node: Detected) -> str | None:
-    """Say that GPUs which hardware files know with and without NVLink are here as the plan's file has them not."""
+    """Say that GPUs which hardware files know with and without NVLink are here as the plan's file has them not.
+
+    A single GPU of a node takes no link, and a file need not say how its GPUs are linked.
+    """
     hardware, device_name = plan.config.hardware, node.device_name
-    if not device_name or device_name not in hardware.device_names:
+    if plan.devices_per_node == 1 or not hardware.interconnect or device_name not in hardware.device_names:
         return None
-    names = {is_linked(file): name for name, file in described().items() if device_name in file.get("device_names", ())}
-    if len(names) == 1:
+    files = [(name, file) for name, file in described().items() if device_name in file.get("device_names", ())]
+    names = {is_linked(file): name for name, file in files if file.get("interconnect")}
+    if set(names) != {True, False}:
         return None
     made_by, wanted = vendor(), is_linked(hardware.model_dump())
     here = bool(made_by and made_by.linked())
@@ -80,7 +85,7 @@ def other_links(plan: RunPlan, node: Detected) -> str | None:
         return None
     if wanted:
         return f"hardware={hardware.name} has NVLink, and no GPU here is linked by it: set hardware={names[here]}"
-    if hardware.environment.get("NCCL_P2P_DISABLE") == "1":
+    if rank_environment(plan.config).get("NCCL_P2P_DISABLE") == "1":
         return None
     return (
         f"hardware={hardware.name} has no NVLink, and GPUs here are linked by it: set hardware={names[here]}, or "

@@ -63,7 +63,7 @@ class HardwareConfig(Section):
         default_factory=dict, description="variables the machine needs, such as NCCL_P2P_DISABLE"
     )
     serving_environment: dict[str, str] = Field(
-        default_factory=dict, description="variables that it needs with task=serve alone"
+        default_factory=dict, description="variables that it needs with task=serve alone; they win over environment"
     )
     calibration: str = Field(
         "auto",

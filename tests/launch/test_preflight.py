@@ -121,6 +121,7 @@ RTX3090 = {
         ),
         ({"environment": {"NCCL_P2P_DISABLE": "1"}}, "Link 0: 14 GB/s", ""),
         ({"interconnect": "NVLink 3"}, "Link 0: 14 GB/s", ""),
+        ({"interconnect": None}, "Link 0: 14 GB/s", ""),
         ({"interconnect": "NVLink 3"}, "", "has NVLink, and no GPU here is linked by it: set hardware=rtx3090"),
     ],
 )
@@ -132,6 +133,11 @@ def test_gpus_that_are_linked_otherwise_are_a_failure(changed, links, said, make
     assert bool(module.other_links(plan, node)) == bool(said)
     ending = preflight(plan, node)
     assert (ending.reason if ending else None) == module.other_links(plan, node)
+    assert module.other_links(plan.model_copy(update={"devices": 1}), node) is None
+    served = plan.config.model_copy(update={"task": SimpleNamespace(name="serve")})
+    served.hardware.serving_environment["NCCL_P2P_DISABLE"] = "1"
+    said_when_served = module.other_links(plan.model_copy(update={"config": served}), node)
+    assert said_when_served == (None if links else module.other_links(plan, node))
     assert module.other_links(plan, LAPTOP) is module.other_links(make(hardware=A800), FOUR_A800) is None
 
 

@@ -39,8 +39,8 @@ class Nvidia(Vendor):
         return [replace(part, handle=part.uuid) for part in parts[:1]] or seen
 
     def linked(self) -> bool:
-        """Tell whether a bridge or a board links GPUs here by NVLink."""
-        return "Link 0" in _nvidia_smi("nvlink", "--status")
+        """Tell whether a bridge or a board links GPUs here by NVLink; links that are off are listed without a rate."""
+        return bool(re.search(r"Link \d+: *\d", _nvidia_smi("nvlink", "--status")))
 
 
 @cache

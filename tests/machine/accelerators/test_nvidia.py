@@ -89,7 +89,15 @@ GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-d)"""
     assert [gpu.memory_bytes for gpu in seen if "MIG" in gpu.name] == [None] * sum("MIG" in name for name in names)
 
 
-@pytest.mark.parametrize(("links", "bridged"), [("GPU 0: x\n  Link 0: 14.062 GB/s", True), ("GPU 0: x", False)])
+@pytest.mark.parametrize(
+    ("links", "bridged"),
+    [
+        ("GPU 0: x\n  Link 0: 14.062 GB/s", True),
+        ("GPU 0: x", False),
+        ("GPU 0: x\n  Link 0: <inactive>\n  Link 1: <inactive>", False),
+        ("GPU 0: x\n  Link 0: <inactive>\n  Link 1: 14.062 GB/s", True),
+    ],
+)
 def test_links_are_told_by_the_driver(driver, links, bridged):
     driver(links)
     assert Nvidia().linked() is bridged
