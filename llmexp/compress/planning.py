@@ -20,6 +20,10 @@ from llmexp.registry import get_engine
 
 # Families whose experts llm-compressor 0.14 writes so that transformers 5.23 loads them; Mixtral's under other names.
 _EXPERT_FAMILIES = ("deepseek_v3", "glm4_moe", "mixtral", "olmoe", "qwen2_moe", "qwen3_moe", "qwen3_next")
+# Those in which AWQ of llm-compressor 0.14 scales all that reads a norm, routers and shared experts too.
+_SCALED_BY_AWQ = ("deepseek_v3", "qwen3_moe")
+# The activations beside which transformers 5.23 loads experts, by the experts' weights.
+_ACTIVATIONS_BESIDE_EXPERTS = {"fp8": "fp8", "mxfp4": "fp4"}
 _COUNTS_OF_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 _PARTS = {"layers": "layers", "heads": "groups of heads", "mlp": "channels"}
 
@@ -75,6 +79,8 @@ def _check_experts(config: CompressRunConfig) -> None:
             f"compress.method={recipe.method}: transformers does not load what llm-compressor writes of {kind}'s "
             f"experts, which model={name} has: it does so of {', '.join(_EXPERT_FAMILIES)}"
         )
+    if has_experts and config.uses_llm_compressor and isinstance(recipe, Quantize):
+        _check_quantized_experts(recipe, said, name)
     if has_experts and isinstance(recipe, Quantize) and not recipe.symmetric:
         raise ConfigError(
             f"compress.symmetric=false: transformers loads no zero points of experts, which model={name} has: set "
@@ -82,6 +88,26 @@ def _check_experts(config: CompressRunConfig) -> None:
         )
     if isinstance(recipe, Quantize) and recipe.layers == "experts" and not has_experts:
         raise ConfigError(f"compress.layers=experts: model={name} has no experts: set compress.layers=all")
+
+
+def _check_quantized_experts(recipe: Quantize, said: dict[str, Any], name: str) -> None:
+    """Raise ConfigError for formats and methods that do not suit experts, even where other layers are taken too."""
+    if recipe.activations and recipe.activations != _ACTIVATIONS_BESIDE_EXPERTS.get(recipe.weights):
+        raise ConfigError(
+            f"compress.activations={recipe.activations}: transformers does not load {recipe.weights} experts beside "
+            f"them, and model={name} has experts: set compress.activations=null with compress.method=rtn or gptq"
+        )
+    if recipe.method == "awq" and (said["model_type"] not in _SCALED_BY_AWQ or _has_dense_layers(said)):
+        raise ConfigError(
+            f"compress.method=awq: llm-compressor's AWQ suits {' and '.join(_SCALED_BY_AWQ)} without dense layers "
+            f"alone, and model={name} is another ({said['model_type']}): choose compress.method=gptq, rtn or autoround"
+        )
+
+
+def _has_dense_layers(said: dict[str, Any]) -> bool:
+    """Tell whether some layers of a mixture have an MLP in the place of experts."""
+    named = said.get("first_k_dense_replace") or said.get("mlp_only_layers")
+    return bool(named) or (said.get("decoder_sparse_step") or 1) > 1
 
 
 def _inputs(config: CompressRunConfig) -> list[int]:
@@ -104,9 +130,8 @@ def _inputs_beside_experts(said: dict[str, Any]) -> set[int]:
     heads = said["num_attention_heads"]
     head = said.get("v_head_dim") or said.get("head_dim") or said["hidden_size"] // heads
     shared = said.get("shared_expert_intermediate_size") or (said.get("n_shared_experts") or 0) * _expert_width(said)
-    has_dense = said.get("first_k_dense_replace") or said.get("mlp_only_layers")
     found = {heads * head, shared, said.get("q_lora_rank"), said.get("kv_lora_rank")}
-    found.add(said["intermediate_size"] if has_dense else None)
+    found.add(said["intermediate_size"] if _has_dense_layers(said) else None)
     if "linear_num_value_heads" in said:
         found.add(said["linear_num_value_heads"] * said["linear_value_head_dim"])
     return {wide for wide in found if wide}

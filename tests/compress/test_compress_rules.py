@@ -115,6 +115,7 @@ def test_experts_have_groups_of_their_own_sizes(tmp_path: Path) -> None:
     [
         ({"model_type": "mixtral", "moe_intermediate_size": None}, "64, 176"),
         ({"model_type": "qwen2_moe", "shared_expert_intermediate_size": 40}, "32, 40, 64"),
+        ({"decoder_sparse_step": 2}, "32, 64, 176"),
         (
             {"model_type": "deepseek_v3", "n_shared_experts": 3, "v_head_dim": 20, "q_lora_rank": 24, "kv_lora_rank": 8}
             | {"first_k_dense_replace": 1},
@@ -135,6 +136,44 @@ def test_experts_that_would_not_load_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=said):
         compress_plan(model, "compress=gptq", "compress.group_size=16")
     assert compress_plan(model, "compress=magnitude").skip is None
+
+
+@pytest.mark.parametrize(
+    ("words", "activations", "weights"),
+    [
+        (("compress=w8a8",), "int8", "int8"),
+        (("compress=smoothquant",), "int8", "int8"),
+        (("compress=w4a8", SMALL_GROUPS), "int8", "int4"),
+        (("compress=nvfp4", "compress.activations=fp4"), "fp4", "nvfp4"),
+        (("compress=fp8", "compress.activations=fp8_static"), "fp8_static", "fp8"),
+    ],
+)
+def test_experts_do_not_load_beside_few_bits_of_activations(
+    words: tuple[str, ...], activations: str, weights: str, tmp_path: Path
+) -> None:
+    model = experts_folder(tmp_path / "mine")
+    said = rf"^compress\.activations={activations}: transformers does not load {weights} experts beside them, and "
+    with pytest.raises(ConfigError, match=said):
+        compress_plan(model, *words)
+    assert compress_plan(model, "compress=mxfp4", "compress.activations=fp4").skip is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "kind"),
+    [
+        ({"model_type": "mixtral"}, "mixtral"),
+        ({"model_type": "qwen2_moe"}, "qwen2_moe"),
+        ({"mlp_only_layers": [0]}, "qwen3_moe"),
+        ({}, ""),
+    ],
+)
+def test_awq_takes_the_mixtures_that_it_scales_as_a_whole(changed: dict[str, Any], kind: str, tmp_path: Path) -> None:
+    words = (experts_folder(tmp_path / "mine", **changed), "compress=awq", "compress.group_size=16")
+    if not kind:
+        assert compress_plan(*words).skip is None
+        return
+    with pytest.raises(ConfigError, match=rf"^compress\.method=awq: .* and model=mine is another \({kind}\): choose "):
+        compress_plan(*words)
 
 
 @pytest.mark.parametrize("method", ["hqq", "rtn"])
