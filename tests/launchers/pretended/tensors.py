@@ -97,12 +97,32 @@ def _attention(query: Any, key: Any, value: Any, *, is_causal: bool, scale: floa
     return _ATEN._scaled_dot_product_flash_attention(query, key, value, 0.0, is_causal, scale=scale)[0]
 
 
+class _FusedRMSNorm(torch.autograd.Function):
+    """One kernel, as torch has it on a GPU: backward keeps the input and each row's root. Without CUDA it has many."""
+
+    @staticmethod
+    def forward(ctx: Any, taken: torch.Tensor, gain: torch.Tensor) -> torch.Tensor:
+        root = taken.new_empty((*taken.shape[:-1], 1), dtype=torch.float32)
+        ctx.save_for_backward(taken, gain, root)
+        return torch.empty_like(taken)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        taken, gain, _ = ctx.saved_tensors
+        return torch.empty_like(taken), torch.empty_like(gain)
+
+
+def _rms_norm(taken: torch.Tensor, normalized_shape: Any, weight: torch.Tensor, eps: float | None = None) -> Any:
+    return _FusedRMSNorm.apply(taken, weight)
+
+
 _WITHOUT_CONTENT: tuple[tuple[Any, str, Any], ...] = (
     (torch.Tensor, "pin_memory", lambda tensor, *_: tensor.clone()),
     (torch.Tensor, "is_pinned", lambda *_: True),
     (torch.Tensor, "record_stream", lambda *_: None),
     (torch.UntypedStorage, "data_ptr", lambda storage: storage._cdata),
     (functional, "scaled_dot_product_attention", _attention),
+    (functional, "rms_norm", _rms_norm),
     (nn.Module, "_apply", apply),
     (accelerate, "init_empty_weights", empty_weights),
     # Which rank is where in a mesh is looked up in a tensor on the host.
