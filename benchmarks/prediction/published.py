@@ -34,7 +34,7 @@ from llmexp.training.predict.rates import constants
 # Of runs that ran, and of the errors of steps that llmexp would start, in percent.
 _NO, _OFF, _CALIBRATED, _IN_FP8 = 3.0, 12.0, 10.0, 15.0
 # Judged apart too: A100, H100, H200, B200, L40S and RTX 4090, without older, rarer and cut-down cards.
-_COMMON = ("a100", "a100_40gb", "h100", "h200", "b200", "l40s", "rtx4090")
+COMMON = ("a100", "a100_40gb", "h100", "h200", "b200", "l40s", "rtx4090")
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ def published_figures() -> Iterator[Figure]:
     known = judged()
     rows = [one for one in known if not _in_fp8(one.planned)]
     started = [one for one in rows if not one.planned.skipped]
-    common = [one for one in started if one.row.hardware in _COMMON]
+    common = [one for one in started if one.row.hardware in COMMON]
     one_node = [one for one in rows if one.planned.plan and kind_of(one.planned.plan) == ONE_NODE]
     start = " that llmexp would start"
     parts = {"": rows, start: started, f"{start} on common cards": common, " on one node": one_node}

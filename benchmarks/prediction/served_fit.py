@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import cast
@@ -12,6 +12,7 @@ import numpy as np
 
 from benchmarks.prediction.fit import Constant, Runs, Vector, fitted
 from benchmarks.prediction.served import Measured, measured
+from llmexp.serving.predict.rates import LOOPS
 
 # What is fitted: where it starts, which is a round figure of the right size, and the spread of its logarithm. That of
 # elementwise is counted: two norms with their sums 8, rotary 3, the product of gate and up 5, the cache 2.
@@ -92,7 +93,13 @@ class Left:
 
     def part(self, kind: str, source: str | None = None) -> Left:
         """Return the rows of a kind, or those of one source among them."""
-        kept = [row.kind == kind and source in (None, row.source) for row in self.rows]
+        return self._kept([row.kind == kind and source in (None, row.source) for row in self.rows])
+
+    def by_predicted_engines(self, cards: Container[str]) -> Left:
+        """Return the rows of engines that llmexp predicts on some cards."""
+        return self._kept([row.row["engine"] in LOOPS and row.row["hardware"] in cards for row in self.rows])
+
+    def _kept(self, kept: Sequence[bool]) -> Left:
         return Left([row for row, keep in zip(self.rows, kept, strict=True) if keep], self.errors[np.array(kept)])
 
     @property

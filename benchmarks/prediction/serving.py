@@ -16,6 +16,7 @@ from benchmarks.figure import Figure
 from benchmarks.interval import Interval
 from benchmarks.prediction.errors import of_errors
 from benchmarks.prediction.fit import Vector
+from benchmarks.prediction.published import COMMON
 from benchmarks.prediction.served import PUBLISHED, Measured
 from benchmarks.prediction.served_fit import Left, ServedJudge, constants_of, weights
 from benchmarks.prediction.served_step import table
@@ -29,6 +30,7 @@ KINDS: tuple[PredictedKind, ...] = get_args(PredictedKind)
 NAMES = {"throughput": "throughput", "tpot": "TPOT", "ttft": "TTFT"}
 # Medians over sources of their median errors, in percent.
 _LIMITS = {"throughput": 15.0, "tpot": 17.0, "ttft": None}
+_LIMITS_OF_COMMON = {"throughput": 10.0, "tpot": None, "ttft": None}
 # A 90 % interval may hold fewer than this only by chance.
 _HOLDS = 80.0
 # A source counts in an interval as much as one with so many rows: errors of one are alike, and the next is another.
@@ -145,7 +147,10 @@ def figures(left: Left) -> Iterator[Figure]:
     """Yield the same of rows that took no part in the fit that predicts them."""
     for kind in KINDS:
         part = left.part(kind)
-        yield _over_sources(kind, part)
+        words = f"median error of {NAMES[kind]}"
+        yield _over_sources(f"{words}, a source left out", part, _LIMITS[kind])
+        common = part.by_predicted_engines(COMMON)
+        yield _over_sources(f"{words}, predicted engines on common cards", common, _LIMITS_OF_COMMON[kind])
         for source, error in part.of_sources():
             mine = part.part(kind, source)
             percent = 100 * error
@@ -199,21 +204,30 @@ def _ends(rows: Sequence[Measured], errors: Vector) -> list[float]:
     return [round(float(shares[place]), 3) for place in places]
 
 
-def _over_sources(kind: PredictedKind, part: Left) -> Figure:
+def _over_sources(name: str, part: Left, limit: float | None) -> Figure:
     """Return the median over sources of their median errors, with its interval over resampled sources."""
     off = np.array([error for _, error in part.of_sources()])
-    return of_errors(f"median error of {NAMES[kind]}, a source left out", off, np.median, _LIMITS[kind])
+    return of_errors(name, off, np.median, limit)
 
 
 def _by_kind(left: Left) -> Iterator[str]:
     yield "| of sources left out | numbers | sources | median over sources | median | 90 % are below | intervals hold |"
     yield "|---|---:|---:|---:|---:|---:|---:|"
     for kind in KINDS:
-        part = left.part(kind)
         held, tried = holding(left, kind)
-        cells = (part.median, np.median(part.off), np.quantile(part.off, 0.9), held / tried)
-        said = " | ".join(f"{100 * cell:.1f} %" for cell in cells)
-        yield f"| {NAMES[kind]} | {len(part.rows)} | {len(part.sources)} | {said} |"
+        yield _line_of(NAMES[kind], left.part(kind), f"{100 * held / tried:.1f} %")
+    common = left.by_predicted_engines(COMMON)
+    for kind in KINDS:
+        yield _line_of(f"{NAMES[kind]}, predicted engines on common cards", common.part(kind), "-")
+    yield ""
+    yield "Common cards are A100, H100, H200, B200, L40S and RTX 4090. Engines that `llmexp` does not predict, such as"
+    yield "TensorRT-LLM and ExLlama, stay in the fits: they tell rates of the same cards."
+
+
+def _line_of(name: str, part: Left, holds: str) -> str:
+    cells = (part.median, np.median(part.off), np.quantile(part.off, 0.9))
+    said = " | ".join(f"{100 * cell:.1f} %" for cell in cells)
+    return f"| {name} | {len(part.rows)} | {len(part.sources)} | {said} | {holds} |"
 
 
 def _blind(left: Left) -> Iterator[str]:

@@ -50,6 +50,15 @@ def test_intervals_hold_nine_of_ten_of_numbers_that_err_alike() -> None:
     assert 0.84 < held / tried < 0.96
 
 
+def test_engines_that_are_predicted_are_judged_apart_on_some_cards() -> None:
+    left = Left(ROWS, np.arange(len(ROWS), dtype=float))
+    part = left.by_predicted_engines(("h100",))
+    assert {row.row["hardware"] for row in part.rows} == {"h100"}
+    assert {row.row["engine"] for row in part.rows} <= {"vllm", "sglang", "lightllm", "tgi"}
+    assert 0 < len(part.rows) < len(ROWS)
+    assert [ROWS[int(error)] for error in part.errors] == list(part.rows)
+
+
 def test_an_interval_is_as_wide_as_the_errors() -> None:
     rows = [row for row in measured() if not row.is_old]
     noise = np.random.default_rng(1).normal(0, 1, len(rows))
@@ -66,6 +75,7 @@ def test_figures_have_limits_that_large_errors_break() -> None:
     assert {one.name for one in large if one.broken} == {
         "median error of throughput, a source left out",
         "median error of TPOT, a source left out",
+        "median error of throughput, predicted engines on common cards",
     }
     sources = {row.source for row in rows}
     assert {name for name in sources if any(f", {name} left out" in one.name for one in small)} == sources

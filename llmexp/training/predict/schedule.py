@@ -128,7 +128,9 @@ def _pass(w: Work, r: Rates) -> _Pass:
     behind = products * r.backward_products * (r.frozen_products / r.backward_products) ** w.frozen
     behind += _fp8_behind(w, r, fp8)
     attended = attention * (r.backward_attention + w.attention_again)
-    kernels = behind + casts_behind + elementwise * r.backward_elementwise + attended + dequantized
+    # It streams through memory as the fused update does.
+    added = w.added_bytes / r.memory_bytes_per_s * r.fused_update
+    kernels = behind + casts_behind + elementwise * r.backward_elementwise + attended + dequantized + added
     launches_behind = launches * r.backward_launches + w.cast_layers_behind * r.launch_s
     return _Pass(forward, again, _longer(kernels, launches_behind), behind, attention)
 

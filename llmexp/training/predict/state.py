@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llmexp.dtypes import bytes_of
+from llmexp.training.plan.float8 import MEGATRON
 from llmexp.training.plan.trained import Trained
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.predict.layers import Layers
@@ -18,6 +19,8 @@ class State:
     gathered_bytes: float
     copied_bytes: float
     """Gradients of its shard that a rank sends to the copies of it."""
+    added_bytes: float
+    """What a pass reads and writes to add its gradients to those before."""
     updated: float
     """Parameters that a rank updates."""
     on_host: float
@@ -33,6 +36,11 @@ class _Held:
     ranks: int
     """Ranks that share out the same common parameters."""
     expert_ranks: int
+
+    @property
+    def all(self) -> float:
+        """All parameters that a rank holds."""
+        return self.common + self.experts
 
     @property
     def sent(self) -> float:
@@ -56,9 +64,22 @@ def state_of(plan: TrainingPlan, layers: Layers, trained: Trained) -> State:
         reduced_bytes=bytes_of(precision.gradients) * trains.sent,
         gathered_bytes=bytes_of(precision.parameters) * gathered.sent,
         copied_bytes=bytes_of(precision.gradients) * 2 * (1 - dims.sharers / dims.same_parameters) * trains.shared_out,
-        updated=trains.shared_out if techniques.zero_stage else trains.common + trains.experts,
+        added_bytes=_added(plan) * (trains.shared_out if techniques.zero_stage >= 2 else trains.all),
+        updated=trains.shared_out if techniques.zero_stage else trains.all,
         on_host=trained.trainable / nodes if techniques.offload_optimizer else 0.0,
     )
+
+
+def _added(plan: TrainingPlan) -> float:
+    """Return the bytes of an element in a pass: its gradient is read, and the sum read and written.
+
+    Products may add to the sum instead. Megatron adds the gradients of the first pass too, to zeros.
+    """
+    config, passes = plan.config, plan.batch.accumulation
+    if config.kernels.fused_accumulation:
+        return 0.0
+    adding = 1.0 if config.engine.name == MEGATRON else (passes - 1) / passes
+    return adding * (bytes_of(config.precision.parameters) + 2.0 * bytes_of(config.precision.gradients))
 
 
 def _held(plan: TrainingPlan, layers: Layers) -> _Held:

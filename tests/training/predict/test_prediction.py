@@ -56,7 +56,15 @@ def test_a_step_of_more_passes_updates_once() -> None:
     one, four = predicted("method=F"), predicted("method=F", "batch.accumulation=4")
     assert four.parts_s["forward"] == pytest.approx(4 * one.parts_s["forward"])
     assert four.parts_s["update"] == pytest.approx(one.parts_s["update"])
-    assert four.parts_s["communication"] == pytest.approx(one.parts_s["communication"])
+    assert four.parts_s["communication"] == pytest.approx(one.parts_s["communication"], rel=0.1)
+
+
+def test_passes_add_their_gradients_unless_products_do() -> None:
+    alone = ("engine=torch", "method=F", "optimizer=adamw", "batch.micro=4", "hardware.devices_per_node=1")
+    one, four = (predicted(*alone, f"batch.accumulation={passes}").parts_s["backward"] for passes in (1, 4))
+    fused = predicted(*alone, "batch.accumulation=4", "kernels.fused_accumulation=true").parts_s["backward"]
+    assert four > 1.01 * 4 * one
+    assert fused == pytest.approx(4 * one)
 
 
 def test_a_single_rank_communicates_nothing() -> None:
@@ -197,7 +205,7 @@ def test_tensor_parallelism_cuts_products_and_adds_collectives() -> None:
 
 def test_sequence_parallelism_cuts_what_tensor_parallelism_leaves_whole() -> None:
     plain, cut = (cluster("parallelism.tp=8", f"parallelism.sequence={on}") for on in ("false", "true"))
-    assert cut.parts_s["forward"] < 0.9 * plain.parts_s["forward"]
+    assert 0.8 < cut.parts_s["forward"] / plain.parts_s["forward"] < 0.98
     # It sends as much in forward, and half more in backward, of which products hide a part.
     assert 1 <= cut.parts_s["tensor parallelism"] / plain.parts_s["tensor parallelism"] < 1.25
 
