@@ -135,9 +135,11 @@ class TorchEngine(TrainingEngine):
 
     def native_config(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
         """Return the arguments of torch's wrappers by their names; a single rank without Z1 to Z3 has none of these."""
+        schedule = {"schedule": {"schedule_name": CLASSES[dims.schedule]}} if dims.schedule else {}
         if _shards(techniques):
             return (
                 float8_options(config)
+                | schedule
                 | {"fully_shard": {"reshard_after_forward": techniques.zero_stage == 3}}
                 | _mixed_precision(config)
                 | _offload(config, techniques)
@@ -145,9 +147,7 @@ class TorchEngine(TrainingEngine):
         # Buffers are equal on all ranks and never change.
         replicas = {"gradient_as_bucket_view": True, "broadcast_buffers": False}
         averages = _in_ddp(dims) and not config.optimizer.fused_backward
-        native: dict[str, Any] = {"distributed_data_parallel": replicas} if averages else {}
-        if dims.schedule:
-            native = {"schedule": {"schedule_name": CLASSES[dims.schedule]}}
+        native: dict[str, Any] = schedule or ({"distributed_data_parallel": replicas} if averages else {})
         if techniques.zero_stage == 1 and dims.tp == 1:
             native |= {"zero_redundancy_optimizer": {"parameters_as_bucket_view": True}}
         return float8_options(config) | native

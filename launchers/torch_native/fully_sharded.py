@@ -88,13 +88,7 @@ class FullySharded(WrappedModel):
             )
         names = self._mesh.mesh_dim_names or ()
         data = tuple(name for name in names if name != TENSOR)
-        options: dict[str, Any] = {
-            **self._options["fully_shard"],
-            "mesh": self._mesh[data] if TENSOR in names else self._mesh,
-        }
-        dtypes: dict[str, Any] = {name: torch_dtype(dtype) for name, dtype in self._options["mixed_precision"].items()}
-        options["mp_policy"] = MixedPrecisionPolicy(**dtypes)
-        options["shard_placement_fn"] = partial(_evenly, self._plan.dims.sharers)
+        options = unit_options(self._plan, self._mesh[data] if TENSOR in names else self._mesh)
         if self.offloads:
             options["offload_policy"] = CPUOffloadPolicy(**self._options["cpu_offload"])
         for layer in layers:
@@ -111,6 +105,18 @@ class FullySharded(WrappedModel):
         of_experts = {"mesh": self._experts[SHARD], "mp_policy": policy, "shard_placement_fn": placement}
         for experts in experts_of(layer):
             fully_shard(experts, **options | of_experts)
+
+
+def unit_options(plan: TrainingPlan, ranks: DeviceMesh) -> dict[str, Any]:
+    """Return the arguments of fully_shard for a unit that `ranks` partition."""
+    options = plan.engine_config
+    dtypes: dict[str, Any] = {name: torch_dtype(dtype) for name, dtype in options["mixed_precision"].items()}
+    return {
+        **options["fully_shard"],
+        "mesh": ranks,
+        "mp_policy": MixedPrecisionPolicy(**dtypes),
+        "shard_placement_fn": partial(_evenly, plan.dims.sharers),
+    }
 
 
 def _mesh(dims: ParallelDims, device: torch.device) -> DeviceMesh:

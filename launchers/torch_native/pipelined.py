@@ -31,31 +31,33 @@ from llmexp.record.what_ran import WhatRan
 from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.training_plan import TrainingPlan
 
+STAGE = "stage"
+
 
 class Pipelined:
     """The stages of one rank, and their optimizer."""
 
     offloads = False
+    stage_class: type[Stage] = Stage
 
     def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
         dims = plan.dims
         self._plan, self._device = plan, device
         self.loss_factor = 1.0
-        # In the order of RANK_ORDER; the ranks of a sequence are told apart like replicas.
-        sizes = (dims.pp, dims.same_parameters, dims.tp)
-        mesh = init_device_mesh(device.type, sizes, mesh_dim_names=("stage", REPLICA, TENSOR))
-        self.ranks, self._replicas = mesh.get_group("stage"), mesh.get_group(REPLICA)
+        sizes = self._sizes(dims)
+        mesh = init_device_mesh(device.type, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
+        self.ranks, self._replicas = mesh.get_group(STAGE), mesh.get_group(REPLICA)
         self._holders = _holders(dims) if dims.tp > 1 else self.ranks
         self._shared = SharedSequences(plan, device) if dims.cp > 1 else None
         self._around_loss = loss_parallel if dims.tp > 1 else nullcontext
-        of_rank = stages_of_rank(dims, mesh.get_local_rank("stage"))
-        self.stages = [Stage(plan, index, device, mesh[TENSOR], self._shared) for index in of_rank]
+        of_rank = stages_of_rank(dims, mesh.get_local_rank(STAGE))
+        self.stages = [self.stage_class(plan, index, device, mesh, self._shared) for index in of_rank]
         self._tied = self._tie()
         self._ends = _ends(dims) if self.stages[0].is_tied and not dims.v_shaped else None
         self.module: nn.Module = nn.ModuleList(self.stages)
         self.model_class = assembly.class_name(self.stages[0].model)
         self.trained = assembly.trained(self.module)
-        self.optimizer = optimizer(plan, self.trained, self._replicas)
+        self.optimizer = self._optimizer()
         self.schedule = self._schedule()
 
     @property
@@ -99,6 +101,13 @@ class Pipelined:
         self._average()
         return self._of_whole_replica(losses)
 
+    def _sizes(self, dims: ParallelDims) -> dict[str, int]:
+        """Return the ranks by axis, in the order of RANK_ORDER; those of a sequence are told apart like replicas."""
+        return {STAGE: dims.pp, REPLICA: dims.same_parameters, TENSOR: dims.tp}
+
+    def _optimizer(self) -> torch.optim.Optimizer:
+        return optimizer(self._plan, self.trained, self._replicas)
+
     def _tie(self) -> nn.Parameter | None:
         """Return the weight of tied embeddings that another rank has too; stages of one rank come to share theirs."""
         held = [(stage, stage.tied) for stage in self.stages if stage.tied is not None]
@@ -122,8 +131,8 @@ class Pipelined:
         )
 
     @property
-    def _shares(self) -> int:
-        """The number of passes on all replicas, into which a step's mean loss is divided."""
+    def _shares(self) -> float:
+        """What losses are divided by: the passes on all replicas, over which a step's loss is the mean."""
         return self._plan.batch.accumulation * self._plan.dims.dp
 
     def _share_of_loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -137,6 +146,10 @@ class Pipelined:
             sent = [distributed.all_reduce(each, group=self._replicas, async_op=True) for each in gradients]
             for each in sent:
                 each.wait()
+        self._add_up_tied()
+
+    def _add_up_tied(self) -> None:
+        """Give both ends the gradient of a tied embedding that they share."""
         tied: Any = self._tied
         if tied is not None:
             distributed.all_reduce(local(tied.grad), group=self._ends)
@@ -175,8 +188,8 @@ class PipelinedTraining(TorchState):
 
     layout: Pipelined
 
-    def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
-        super().__init__(plan, Pipelined(plan, device))
+    def __init__(self, plan: TrainingPlan, device: torch.device, layout: type[Pipelined] = Pipelined) -> None:
+        super().__init__(plan, layout(plan, device))
         self._chunks_loss, self._device = plan.config.kernels.chunked_loss, device
         own = self.trainable_parameters - sum(parameter.numel() for parameter in self.layout.repeated)
         held = torch.tensor(own, device=device)

@@ -45,11 +45,9 @@ def unpipelined(config: TrainingConfig, techniques: Techniques, dims: ParallelDi
     reason = next((reason for reason, holds in _beyond(config, dims).items() if holds), None)
     if reason:
         return f"engine=torch with parallelism.pp={dims.pp}: {reason}"
-    if techniques.zero_stage > 1:
-        return f"Z{techniques.zero_stage}: engine=torch does not shard pipeline stages with FSDP2: use Z1"
     hooked = [atom.code for atom in Method.parse(config.method, config.task.name).atoms if atom.model_hook]
     on_whole = f"{', '.join(hooked)} acts on a whole model, not on pipeline stages" if hooked else None
-    return on_whole or _unsplit(config, techniques, dims.schedule)
+    return on_whole or _unsharded(techniques, dims.schedule) or _unsplit(config, techniques, dims.schedule)
 
 
 def _beyond(config: TrainingConfig, dims: ParallelDims) -> dict[str, bool]:
@@ -73,6 +71,20 @@ def _beyond(config: TrainingConfig, dims: ParallelDims) -> dict[str, bool]:
             f"with {optimizer.name}": untried and not dims.v_shaped and bool(said.get("tie_word_embeddings")),
         }
     )
+
+
+def _unsharded(techniques: Techniques, schedule: str) -> str | None:
+    """Say what FSDP2 cannot shard stages with."""
+    stage = techniques.zero_stage
+    if stage > 1 and schedule in SPLIT_BACKWARD:
+        whole = ", ".join(name for name in CLASSES if name not in SPLIT_BACKWARD)
+        return (
+            f"Z{stage}: {schedule} splits backward passes, and FSDP2 reduces a layer's gradients once its inputs have "
+            f"theirs: set parallelism.schedule to one of {whole}"
+        )
+    if techniques.offload_optimizer:
+        return "O: pipeline stages have not been tried with state on the host: leave O out, or set parallelism.pp=1"
+    return None
 
 
 def _unsplit(config: TrainingConfig, techniques: Techniques, schedule: str) -> str | None:

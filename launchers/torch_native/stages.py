@@ -20,7 +20,7 @@ from llmexp.launchers.models import assembly, building
 from llmexp.launchers.models.loss_in_chunks import Targets
 from llmexp.launchers.models.weights import WeightSource, weights_of
 from llmexp.launchers.torch_native.context_parallel import SharedSequences
-from llmexp.launchers.torch_native.tensor_parallel import materialize_parts
+from llmexp.launchers.torch_native.tensor_parallel import TENSOR, materialize_parts
 from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.training_plan import TrainingPlan
 
@@ -38,7 +38,7 @@ class Elsewhere(nn.Module):
 class Stage(nn.Module):
     """Stage `index` of a plan's model, seeded, on `device`, with the method's atoms.
 
-    Its matrices are cut over `tensor`, and it has `shared`, a part of every sequence, where the plan says so.
+    Its matrices are cut over an axis of `mesh`, and it has `shared`, a part of every sequence, where the plan says so.
     """
 
     def __init__(
@@ -46,13 +46,13 @@ class Stage(nn.Module):
         plan: TrainingPlan,
         index: int,
         device: torch.device,
-        tensor: DeviceMesh,
+        mesh: DeviceMesh,
         shared: SharedSequences | None = None,
     ) -> None:
         super().__init__()
-        dims, method = plan.dims, assembly.method_of(plan)
+        dims = plan.dims
         self.index, self.count = index, dims.pp * dims.virtual_stages
-        self._dims, self._tensor, self._shared = dims, tensor, shared
+        self._dims, self._mesh, self._tensor, self._shared = dims, mesh, mesh[TENSOR], shared
         self._seq_len = plan.config.data.seq_len
         self._chunks_loss = plan.config.kernels.chunked_loss and self.is_last
         with init_empty_weights(include_buffers=False):
@@ -62,12 +62,7 @@ class Stage(nn.Module):
         if self.is_tied:
             source = _with_tied_head(source)
         self._cut(whole)
-        if dims.tp > 1:
-            self.model = materialize_parts(whole, source, plan, tensor, device)
-            return
-        self.model = building.materialize(whole, source, device, method.techniques.quantization)
-        assembly.with_atoms(self.model, plan, has_head=self.is_last)
-        assembly.compile_atom(self.model, method)
+        self._fill(whole, source, plan, device)
 
     @property
     def is_first(self) -> bool:
@@ -129,6 +124,16 @@ class Stage(nn.Module):
         ids = torch.empty(micro, positions, dtype=torch.int64, device="meta")
         logits = floating(positions, config.vocab_size // self._dims.tp)
         return ids if self.is_first else between, logits if self.is_last and not self._chunks_loss else between
+
+    def _fill(self, cut: PreTrainedModel, source: WeightSource, plan: TrainingPlan, device: torch.device) -> None:
+        """Set `model`: the cut one with values and atoms."""
+        if plan.dims.tp > 1:
+            self.model = materialize_parts(cut, source, plan, self._tensor, device)
+            return
+        method = assembly.method_of(plan)
+        self.model = building.materialize(cut, source, device, method.techniques.quantization)
+        assembly.with_atoms(self.model, plan, has_head=self.is_last)
+        assembly.compile_atom(self.model, method)
 
     def _whole(self, received: torch.Tensor) -> torch.Tensor:
         """Return hidden states that have their whole length, from which transformers takes positions and masks."""

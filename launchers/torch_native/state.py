@@ -75,7 +75,8 @@ class TorchState:
         updated, held = [parameter for group in holder.param_groups for parameter in group["params"]], moments(holder)
         # While parameters are gathered, FSDP2 has the whole ones in the place of their parts.
         whole = [local(parameter) for parameter in parameters if not _is_shard(parameter)]
-        return ({"gathered": whole} if isinstance(self.module, FSDPModule) else {}) | {
+        gathers = any(isinstance(module, FSDPModule) for module in self.module.modules())
+        return ({"gathered": whole} if gathers else {}) | {
             "parameters": [local(parameter) for parameter in parameters] + quantized_tensors(self.module),
             # The parts hold the gradients of earlier passes. While whole parameters take their place, only the
             # optimizer refers to them.

@@ -20,8 +20,9 @@ from llmexp.launchers.rank.frame import join_group
 from llmexp.launchers.torch_native.context_parallel import SharedSequences
 from llmexp.launchers.torch_native.expert_parallel import ExpertParallel
 from llmexp.launchers.torch_native.fully_sharded import FullySharded
-from llmexp.launchers.torch_native.pipelined import PipelinedTraining
+from llmexp.launchers.torch_native.pipelined import Pipelined, PipelinedTraining
 from llmexp.launchers.torch_native.replicated import Replicated
+from llmexp.launchers.torch_native.sharded_stages import ShardedPipeline
 from llmexp.launchers.torch_native.shared_experts import exchanged_tokens
 from llmexp.launchers.torch_native.state import TorchState
 from llmexp.launchers.torch_native.tensor_parallel import TensorParallel
@@ -108,7 +109,7 @@ join = join_group
 def build(plan: TrainingPlan, device: torch.device) -> TorchTraining | PipelinedTraining:
     """Build the training step, ready to run; call `join` first."""
     if plan.dims.pp > 1:
-        return PipelinedTraining(plan, device)
+        return PipelinedTraining(plan, device, ShardedPipeline if "fully_shard" in plan.engine_config else Pipelined)
     return (FusedBackwardTraining if plan.config.optimizer.fused_backward else TorchTraining)(plan, device)
 
 

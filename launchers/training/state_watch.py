@@ -52,7 +52,7 @@ class StateWatch:
 class ScheduleWatch:
     """A wrapper like StateWatch, for an engine that orders the passes itself.
 
-    It counts at the end of the phases.
+    It counts at the end of the phases, and what is gathered after each stage's forward.
     """
 
     def __init__(self, engine: SchedulingEngine, device: torch.device) -> None:
@@ -68,8 +68,20 @@ class ScheduleWatch:
                 self.count("parameters", "optimizer", "moments")
             mark(phase)
 
-        with self.count.in_updates():
+        with self.count.in_updates(), self._after_forwards():
             return self._engine.train(passes, counting)
+
+    @contextmanager
+    def _after_forwards(self) -> Iterator[None]:
+        """Count after each forward of a stage, where one gathers parameters."""
+        gathers = "gathered" in self._engine.state_tensors()
+        stages = self._engine.module.children() if gathers else ()
+        handles = [stage.register_forward_hook(lambda *_: self.count.passing()) for stage in stages]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
 
 
 class StateCount:

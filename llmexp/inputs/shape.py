@@ -150,15 +150,19 @@ class ModelShape:
         return self._fullest(part)[1]
 
     def ends_of_rank(self, part: RankPart) -> int:
-        """Return the parameters of embedding, last norm and head on a rank that holds a part of all three."""
+        """Return the parameters of embedding, last norm and head on the rank that holds most of them."""
+        if part.pp > 1:
+            return max(self._ends_of_stages(part))
         return self.hidden_size + (self.embedding_parameters + self.head_parameters) // part.tp
 
     def _fullest(self, part: RankPart) -> tuple[int, int]:
         if part.pp == 1:
             return self._held(self.num_layers, self.ends_of_rank(part), part)
-        outside = part.stage_ends(self.embedding_parameters // part.tp, self.hidden_size, tied=self.tie_embeddings)
-        stages = zip(part.stage_layers(self.num_layers), outside, strict=True)
+        stages = zip(part.stage_layers(self.num_layers), self._ends_of_stages(part), strict=True)
         return max(self._held(layers, beside, part) for layers, beside in stages)
+
+    def _ends_of_stages(self, part: RankPart) -> tuple[int, int, int]:
+        return part.stage_ends(self.embedding_parameters // part.tp, self.hidden_size, tied=self.tie_embeddings)
 
     def _held(self, layers: int, outside: int, part: RankPart) -> tuple[int, int]:
         """Return all parameters of a rank with so many layers, and those of experts among them."""

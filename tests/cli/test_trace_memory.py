@@ -57,7 +57,7 @@ def test_at_real_size_both_estimates_of_a_sharded_run_agree_within_a_twentieth(l
         (["engine=deepspeed", "method=Q"], "Q's and QL's weights are traced with engine=torch only"),
         (["memory.activation_offload=true"], "a traced rank has one memory: leave them out"),
         (["kernels.liger=true"], "set kernels.liger=false"),
-        (["method=Z3", "parallelism.pp=2", "batch.accumulation=2"], "Z3: engine=torch does not shard pipeline stages"),
+        (["method=Z3+O", "parallelism.pp=2", "batch.accumulation=2"], "O: pipeline stages have not been tried"),
         (["task=micro", "micro=gemm"], "applies to training only, and task=micro does not"),
         (["--json"], "leave --json out"),
     ],

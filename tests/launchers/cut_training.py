@@ -139,4 +139,6 @@ class Layouts:
             stages = [held[first : first + a_stage] for first in range(0, len(held), a_stage)]
             assert max(map(sum, stages)) == a_stage * getattr(made.memory, kind).device, kind
             assert all(len({*stage}) == 1 for stage in stages) or ("Z1" in name and kind != "parameters")
-        assert {rank["state"].get("gathered", 0) for rank in ranks} == {made.memory.gathered}
+        gathered = [rank["state"].get("gathered", 0) for rank in ranks]
+        assert max(gathered) == made.memory.gathered
+        assert len({*gathered}) == 1 or made.dims.pp > 1

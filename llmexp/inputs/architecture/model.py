@@ -147,13 +147,14 @@ class Architecture:
         if part.pp == 1:
             return self.parameters - self._all_experts + self.expert_parameters_of_rank(part)
         (kind,) = self.kinds
-        outside = part.stage_ends(self.embedding_parameters, self.hidden_size, tied=self.tie_embeddings)
-        return self.num_layers // part.pp * kind.parameters_of_rank(part) + max(outside)
+        return self.num_layers // part.pp * kind.parameters_of_rank(part) + self.ends_of_rank(part)
 
     def ends_of_rank(self, part: RankPart) -> int:
-        """Return the parameters of embedding, last norm and head, which no degree cuts."""
-        assert part == RankPart(ep=part.ep)
-        return self.parameters_outside_layers
+        """Return the parameters of embedding, last norm and head of the rank that holds most of them."""
+        assert part.tp == 1
+        if part.pp == 1:
+            return self.parameters_outside_layers
+        return max(part.stage_ends(self.embedding_parameters, self.hidden_size, tied=self.tie_embeddings))
 
     def expert_parameters_of_rank(self, part: RankPart) -> int:
         """Return the parameters of that rank's experts, shared ones aside, of which every rank has its own."""

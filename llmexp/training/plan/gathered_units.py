@@ -15,7 +15,11 @@ from llmexp.training.config import TrainingConfig
 
 @dataclass(frozen=True)
 class Units:
-    """The parameters of the largest decoder layer, of its shared experts, and of embedding, last norm and head."""
+    """The parameters of the largest decoder layer, of its shared experts, and of embedding, last norm and head.
+
+    Of a pipeline it is the last stage, which has the last norm and the head. The first has less beside its layers, and
+    nothing waits there.
+    """
 
     layer: float = 0.0
     """Without `experts`."""
@@ -28,12 +32,13 @@ class Units:
     @classmethod
     def of(cls, config: TrainingConfig) -> Units:
         """Return those of a rank's part of the model; none where its layers are not known."""
-        part = RankPart(config.parallelism.tp, ep=config.parallelism.ep)
+        degrees = config.parallelism
+        part, of_stage = RankPart(degrees.tp, ep=degrees.ep), RankPart(degrees.tp, degrees.pp)
         if shape := shape_of(config.model):
-            rest, experts = shape.ends_of_rank(part), shape.expert_parameters_of_rank(part) * (part.ep > 1)
-            layer = (shape.parameters_of_rank(part) - rest - experts) / shape.num_layers
-            embedding = shape.embedding_parameters // part.tp
-            return cls(layer, experts / shape.num_layers, rest, embedding, shape.tie_embeddings)
+            ends, experts = shape.ends_of_rank(part), shape.expert_parameters_of_rank(part) * (part.ep > 1)
+            layer = (shape.parameters_of_rank(part) - ends - experts) / shape.num_layers
+            embedding, tied = shape.embedding_parameters // part.tp, shape.tie_embeddings and degrees.pp == 1
+            return cls(layer, experts / shape.num_layers, shape.ends_of_rank(of_stage), embedding, tied)
         try:
             made = architecture_of(config.model)
         except UncountedError:
@@ -42,9 +47,8 @@ class Units:
         largest, experts = max(
             (kind.parameters_of_rank(part), kind.expert_parameters_of_rank(part) * shared) for kind in made.kinds
         )
-        return cls(
-            largest - experts, experts, made.parameters_outside_layers, made.embedding_parameters, made.tie_embeddings
-        )
+        tied = made.tie_embeddings and degrees.pp == 1
+        return cls(largest - experts, experts, made.ends_of_rank(of_stage), made.embedding_parameters, tied)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ class Held(Protocol):
         """Return the parameters of the rank that holds most."""
 
     def ends_of_rank(self, part: RankPart) -> int:
-        """Return the parameters of embedding, last norm and head of a rank that holds a part of all three."""
+        """Return the parameters of embedding, last norm and head of the rank that holds most of them."""
 
     def expert_parameters_of_rank(self, part: RankPart) -> int:
         """Return the expert parameters of that rank."""

@@ -26,13 +26,19 @@ HUGE, MODEST = 19, 12
 # Of losses, of gradient norms, and of how far rounded parameters move (measured: at most 1e-4, 1e-3 and 1e-2).
 LOSSES_WITHIN, NORMS_WITHIN, MOVES_WITHIN = 5e-3, 1e-2, 3e-2
 PIPELINE = "method=Naive parallelism.dp=1 parallelism.pp=2 batch.accumulation=2"
+SHARDED_STAGES = PIPELINE.replace("Naive", "Z3")
 CELLS = {
-    "torch": {"Z1": "method=Z1 parallelism.dp=2", "Z3": "method=Z3 parallelism.dp=2", "pp": PIPELINE},
+    "torch": {
+        "Z1": "method=Z1 parallelism.dp=2",
+        "Z3": "method=Z3 parallelism.dp=2",
+        "pp": PIPELINE,
+        "pp Z3": SHARDED_STAGES,
+    },
     "deepspeed": {"Z1": "method=Z1 parallelism.dp=2", "Z3": "method=Z3 parallelism.dp=2"},
     "megatron": {"Z1": "method=Z1 parallelism.dp=2", "pp": PIPELINE},
 }
 # Where each rank holds other parameters than the others, or parts of them.
-SHARDED = ("Z3", "pp")
+SHARDED = ("Z3", "pp", "pp Z3")
 each_cell = pytest.mark.parametrize(("engine", "cell"), [(engine, cell) for engine in CELLS for cell in CELLS[engine]])
 
 

@@ -138,7 +138,7 @@ KIND = "parallelism__cp_kind"
         (
             "Z3",
             STAGES | {"parallelism": {"dp": 1, "cp": 2, "pp": 2}},
-            "Z3: engine=torch does not shard",
+            None,
         ),
         ("Z3", {"parallelism__shard": 1}, None),
         (
@@ -170,8 +170,13 @@ LOOPED = {"parallelism": {"dp": 1, "pp": 2, "virtual_stages": 2}, "batch": {"mic
     [
         ("F+R+C+Z1", PIPELINE, None),
         ("Q", PIPELINE, None),
-        ("Z2", PIPELINE, "Z2: engine=torch does not shard pipeline stages with FSDP2: use Z1"),
-        ("Z3+O", PIPELINE, "Z3: "),
+        ("F+R+C+Z3", PIPELINE, None),
+        ("RS+Z2", LOOPED, None),
+        ("Z3+O", PIPELINE, "O: pipeline stages have not been tried with state on the host: leave O out"),
+        *(
+            ("Z3", LOOPED | {"parallelism": LOOPED["parallelism"] | {"schedule": name}}, f"Z3: {name} splits backward")
+            for name in ("zero_bubble", "zbv", "dualpipev")
+        ),
         ("Naive", PIPELINE | {"model__tie_embeddings": True}, None),
         (
             "Naive",

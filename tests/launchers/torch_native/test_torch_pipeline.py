@@ -170,6 +170,8 @@ IN_FP8 = {
     "tensorwise, tp": "parallelism.pp=2 parallelism.tp=2 parallelism.sequence=true",
     "rowwise, interleaved, R": f"{pp2('interleaved')[1]} precision.scaling=rowwise method=R",
     "weights' gradients in fp32": f"{pp2('looped_bfs')[1]} precision.scaling=rowwise_with_gw_hp",
+    "tensorwise, dp 2, R+Z3": "parallelism.pp=2 parallelism.dp=2 method=R+Z3",
+    "rowwise, interleaved, dp 2, Z2": f"{pp2('interleaved')[1]} parallelism.dp=2 precision.scaling=rowwise method=Z2",
     "blocks, gpipe": f"{pp2('gpipe')[1]} precision=bf16_mixed precision.scaling=mxfp8 data.seq_len=64",
 }
 
