@@ -95,7 +95,7 @@ class TorchEngine(TrainingEngine):
         size, on_host = bytes_of(config.precision.master), techniques.offload_optimizer
         moments = moment_bytes(config, techniques) or 0
         reshards = config.engine.options.get("fully_shard", {}).get("reshard_after_forward", techniques.zero_stage == 3)
-        gathered = self._gathered_units(config, 0 if on_host else size, layers_stay=reshards is False)
+        gathered = self._gathered_units(config, techniques, 0 if on_host else size, layers_stay=reshards is False)
         return Storage(
             parameters=StatePlacement(size, True, on_host),
             gradients=StatePlacement(size, True, on_host),
@@ -108,12 +108,15 @@ class TorchEngine(TrainingEngine):
             update_buffers=gathered.at_end + gathered.rest * (config.batch.accumulation == 1),
         )
 
-    def _gathered_units(self, config: TrainingConfig, reduced: int, *, layers_stay: bool) -> GatheredUnits:
+    def _gathered_units(
+        self, config: TrainingConfig, techniques: Techniques, reduced: int, *, layers_stay: bool
+    ) -> GatheredUnits:
         """Return what is gathered; reduced gradients are there before backward where a step has several passes."""
         dims, precision = ParallelDims.of(config, self.schedules, self.cp_chunks), config.precision
         sizes = bytes_of(precision.parameters), bytes_of(precision.gradients)
-        parts = ReducedPart(reduced, 1 / dims.sharers, 1 / dims.same_experts, config.batch.accumulation > 1)
-        return GatheredUnits(Units.of(config), *sizes, parts, layers_stay)
+        parts = ReducedPart(reduced, 1 / dims.sharers, 1 / dims.same_experts, config.batch.accumulation)
+        rest_stays = parts.stays and (layers_stay or dims.pp > 1)
+        return GatheredUnits(Units.of(config), *sizes, parts, layers_stay, rest_stays, techniques.adapter is None)
 
     def _has_buckets(self, config: TrainingConfig) -> bool:
         """Tell whether gradients are views of DDP's buckets, which are never freed."""

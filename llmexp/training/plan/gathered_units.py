@@ -60,8 +60,13 @@ class ReducedPart:
     share: float
     of_experts: float
     """The shares of all elements that a rank keeps, of shared experts and of all else."""
-    stays: bool
-    """The parts are there before backward makes them, as a step has several passes."""
+    passes: int
+    """Of a step."""
+
+    @property
+    def stays(self) -> bool:
+        """Tell whether the parts are there before the last backward makes them."""
+        return self.passes > 1
 
     @property
     def late(self) -> float:
@@ -85,6 +90,9 @@ class GatheredUnits:
     reduced: ReducedPart
     layers_stay: bool = False
     """Layers stay gathered from forward on, and are counted elsewhere."""
+    rest_stays: bool = False
+    """What is outside of layers stays gathered while its gradient is reduced, as another pass needs it."""
+    rest_trains: bool = True
 
     @property
     def in_passes(self) -> float:
@@ -120,7 +128,22 @@ class GatheredUnits:
         units, wait = self.units, self.units.rest * self.reduced.late
         in_layers = self.in_passes + self.waiting - self.late
         last = (units.rest + units.embedding * units.tied + units.layer) * self.gradients
-        return max(in_layers, last - wait)
+        return max(in_layers, last - wait, self._reducing_rest * self.rest_trains - wait)
+
+    @property
+    def _reducing_rest(self) -> float:
+        """Gradients are copied to be sent; then one of them, what is sent, what is received and its copy exist.
+
+        Torch (2.13) does not let go of the last one before it is done: the head's or, on a stage, the embedding's. What
+        was gathered is gone by then, but for passes before the last one; the first one's copy is the gradient.
+        """
+        units, reduced, sent = self.units, self.reduced, self.units.rest * self.gradients
+        kept = units.embedding * self.gradients * (reduced.share < 1 and not units.tied)
+        copy = units.rest * reduced.share * reduced.size
+        received = units.rest * reduced.share * self.gradients * (reduced.size != self.gradients)
+        between = self.rest_stays and reduced.passes > 2
+        gone = 0.0 if between else min(self.rest, copy) if self.rest_stays else self.rest
+        return max(2.0 * sent, kept + sent + received + copy) - gone
 
     @property
     def _computing(self) -> float:

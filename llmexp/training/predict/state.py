@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llmexp.dtypes import bytes_of
 from llmexp.training.plan.float8 import MEGATRON
@@ -58,7 +58,7 @@ def state_of(plan: TrainingPlan, layers: Layers, trained: Trained) -> State:
     techniques, precision, dims = plan.techniques, plan.config.precision, plan.dims
     whole = _held(plan, layers)
     trains = whole if not trained.frozen + trained.four_bit else _Held(trained.trainable, 0.0, whole.ranks, 1)
-    gathered = whole if techniques.zero_stage == 3 else trains
+    gathered = _gathered(plan, whole, layers) if techniques.zero_stage == 3 else trains
     nodes = max(1, dims.world_size // plan.config.hardware.devices_per_node)
     return State(
         reduced_bytes=bytes_of(precision.gradients) * trains.sent,
@@ -80,6 +80,17 @@ def _added(plan: TrainingPlan) -> float:
         return 0.0
     adding = 1.0 if config.engine.name == MEGATRON else (passes - 1) / passes
     return adding * (bytes_of(config.precision.parameters) + 2.0 * bytes_of(config.precision.gradients))
+
+
+def _gathered(plan: TrainingPlan, whole: _Held, layers: Layers) -> _Held:
+    """Return what Z3 gathers for a forward pass, half of what it does for a pass.
+
+    What a stage has outside of its layers is gathered once a step.
+    """
+    if plan.dims.pp == 1:
+        return whole
+    ends = layers.counted.ends_of_rank(plan.dims.rank_part)
+    return replace(whole, common=whole.common - ends * (1 - 1 / (2 * plan.batch.accumulation)))
 
 
 def _held(plan: TrainingPlan, layers: Layers) -> _Held:

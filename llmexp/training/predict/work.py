@@ -22,7 +22,7 @@ from llmexp.training.predict.state import state_of
 from llmexp.training.predict.traffic import traffic_of
 from llmexp.training.predict.update import FUSED, UNFUSED, bytes_of_update
 
-DEEPSPEED = "deepspeed"
+DEEPSPEED, TORCH = "deepspeed", "torch"
 BF16 = 2
 # Kernels of an expert over those of a whole layer: three products and what gathers, gates and scatters its tokens.
 _EXPERT_LAUNCHES = 0.2
@@ -101,6 +101,8 @@ class Work:
     """Gradients are reduced to their shares, and parameters gathered after the update (Z1 and Z2 of DeepSpeed)."""
     zero2_beside: float
     """The same beside computing: Megatron gathers beside the next forward, and FSDP2 layer by layer."""
+    reduced_before: float
+    """Passes before the last that reduce gradients too, so that parts of them are all that stays: FSDP2's with Z2."""
     zero3: float
     zero3_hooks: float
     """DeepSpeed's hooks run before and after each layer of Z3."""
@@ -179,6 +181,7 @@ def work_of(plan: TrainingPlan) -> Work:
         unfused_update=FUSED if config.optimizer.implementation == "torch" else UNFUSED,
         zero2=float(zero in (1, 2) and engine == DEEPSPEED),
         zero2_beside=float(zero in (1, 2) and engine != DEEPSPEED),
+        reduced_before=float(plan.batch.accumulation - 1) * (zero == 2 and engine == TORCH),
         zero3=float(zero == 3),
         zero3_hooks=float(zero == 3 and engine == DEEPSPEED),
         replicated=float(zero == 0 and dims.same_parameters > 1),

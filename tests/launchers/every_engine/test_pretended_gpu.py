@@ -65,6 +65,10 @@ CUT = "parallelism.tp=2 parallelism.sequence=true"
 TIED = f"{CUT} model.tie_embeddings=true model.vocab_size=131072"
 # The first of two stages, whose embedding the last has too.
 ENDS = "parallelism.pp=2 batch.accumulation=4 model.tie_embeddings=true model.vocab_size=131072"
+# Reducing the gradients of embedding and head takes most.
+WIDE = "model.vocab_size=131072"
+STAGES = "parallelism.pp=2 batch.accumulation=4"
+LOOPED = "parallelism.virtual_stages=3"
 IN_BACKGROUND = f"{MIXED} +engine.options.zero_optimization.overlap_comm=true"
 # By engine, ranks, method and words: how often the host waits for the device in a step.
 RUNS = {
@@ -113,6 +117,20 @@ RUNS = {
     ("torch", 2, "F+R", f"{MIXED} {FOUR} {RING} {LONGER}"): 0,
     ("torch", 2, "F", f"{MIXED} {FOUR} {RING} {LONGER}"): 0,
     ("torch", 2, "F+R", f"{MIXED} {FOUR} {LONGER} memory.recompute_layers=2"): 0,
+    ("torch", 2, "F+R+Z3", f"{MIXED} {WIDE}"): 0,
+    ("torch", 2, "F+R+Z2", f"{MIXED} {WIDE} batch.accumulation=2"): 0,
+    ("torch", 2, "F+R+Z2", f"{MIXED} {WIDE} batch.accumulation=4"): 0,
+    ("torch", 2, "F+R+Z3", f"{MIXED} {STAGES} {WIDE}"): 0,
+    ("torch", 4, "F+R+Z2", f"{PURE} {STAGES} {WIDE} batch.accumulation=2"): 0,
+    ("torch", 2, "F+R+Z3", f"{MIXED} {STAGES} {LONGER}"): 0,
+    ("torch", 2, "F+Z3", f"{PURE} {STAGES} {LONGER}"): 0,
+    ("torch", 2, "F+Z2", f"{MIXED} {STAGES} {LONGER}"): 0,
+    ("torch", 2, "F+R+Z3", f"{MIXED} {STAGES}"): 0,
+    ("torch", 4, "F+R+Z2", f"{MIXED} {STAGES} {LONGER} parallelism.shard=2"): 0,
+    ("torch", 2, "F+Z3", f"{MIXED} {STAGES} {LOOPED} {LONGER}"): 0,
+    ("torch", 2, "F+R+Z3", f"{MIXED} {FOUR} {RING} {LONGER}"): 0,
+    ("torch", 2, "F+Z2", f"{MIXED} {FOUR} {RING} {LONGER}"): 0,
+    ("torch", 2, "F+R+Z3", f"{MIXED} {ENDS}"): 0,
     ("torch", 1, "F", f"{PURE} {TIED}"): 0,
     ("torch", 1, "F", f"{PURE} {TIED} batch.accumulation=2"): 0,
     ("torch", 1, "F", f"{PURE} {TIED} parallelism.tp=1 parallelism.sequence=false"): 0,
@@ -218,7 +236,7 @@ ROUGH = [run for run in RUNS if CHUNKED in run[3] and RING in run[3]]
 
 @pytest.mark.parametrize(
     "run",
-    [slow(run) for run in RUNS if run not in ROUGH and any(each in run[3] for each in (CHUNKED, LONGER, MOE, TIED))],
+    [slow(run) for run in RUNS if run not in ROUGH and any(each in run[3] for each in (CHUNKED, LONGER, MOE, WIDE))],
     ids=name_of,
 )
 def test_activations_shared_experts_and_tied_embeddings_take_what_the_plan_counts(

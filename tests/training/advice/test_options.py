@@ -121,8 +121,8 @@ def test_70b_on_64_cards_takes_few_plans() -> None:
         return plan
 
     found = list(options(counting(choice.plan_with), choice.fixed | {"batch.global": "1024"}))
-    # A plan takes 5 ms here, and the answer is to take less than 5 s.
-    assert len({tuple(sorted(words.items())) for words in asked}) < 1000
+    # A plan takes 3 ms here, and the answer is to take less than 5 s.
+    assert len({tuple(sorted(words.items())) for words in asked}) < 1500
     in_bf16 = [plan for plan in found if not plan.config.precision.linears]
     best = max(
         (plan for plan in in_bf16 if fit_of(plan, plan.batch.micro).verdict == "yes"), key=lambda p: p.predicted.rate

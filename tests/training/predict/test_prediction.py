@@ -225,6 +225,23 @@ def test_a_pipeline_waits_less_the_more_passes_it_has() -> None:
     assert waits[1] == pytest.approx(7 / 64, rel=0.2)
 
 
+def test_a_pipelines_stages_are_gathered_and_reduced_in_every_pass() -> None:
+    words = ("model=7b", "engine=torch", "hardware=h100", "precision=bf16_mixed", "parallelism.pp=2")
+    few, many, once = (
+        work_of(make_plan(*words, f"method={method}", f"batch.accumulation={passes}"))
+        for method, passes in (("F+Z3", 2), ("F+Z3", 8), ("F+Z1", 8))
+    )
+    stage = 16 * 202_383_360 + 4096 + 32000 * 4096
+    ends = 4096 + 32000 * 4096
+    assert once.gathered_bytes == pytest.approx(2 * stage * 3 / 4)
+    for work, passes in ((few, 2), (many, 8)):
+        # Twice in a pass, but for what is outside of layers.
+        assert 2 * passes * work.gathered_bytes == pytest.approx(2 * (2 * passes * (stage - ends) + ends) * 3 / 4)
+    z1, z2 = (make_plan(*words, f"method=F+{stage}", "batch.accumulation=8") for stage in ("Z1", "Z2"))
+    assert [work_of(plan).reduced_before for plan in (z1, z2)] == [0, 7]
+    assert z2.predicted.parts_s["communication"] > z1.predicted.parts_s["communication"]
+
+
 def test_twice_as_many_nodes_for_the_same_batch_are_at_most_twice_as_fast() -> None:
     for method in ("F", "F+Z1"):
         words = (f"method={method}", "batch.micro=2")

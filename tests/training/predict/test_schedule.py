@@ -84,6 +84,11 @@ def test_states_shared_out_beside_computing_are_hidden_as_gradients_are() -> Non
     assert step_time(work, replace(RATES, overlap_replicated=8.0)).exposed < 0.1
 
 
+def test_fsdp2_reduces_gradients_in_every_pass_with_z2() -> None:
+    work = replace(WORK, zero2_beside=1.0, passes=4.0, reduced_before=3.0, reduced_bytes=10.0, gathered_bytes=7.0)
+    assert step_time(work, replace(RATES, overlap_replicated=1.0)).exposed == pytest.approx(4 * 10 + 7)
+
+
 def test_deepspeeds_hooks_take_time_for_each_layer_of_z3() -> None:
     work = replace(WORK, zero3=1.0, layers=10.0)
     rates = replace(RATES, overlap_zero3=1.0, delay_s=0.0, zero3_layer_s=2.0)
