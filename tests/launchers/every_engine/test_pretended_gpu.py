@@ -230,13 +230,19 @@ def test_the_plan_knows_what_lives_on_the_device_at_the_worst_moment(
     assert 0.999 * fit.state <= most <= 1.05 * (fit.tensors + fit.waste)
 
 
+# The rest has an activation or two, or the last stage's loss is what is most.
+EXACT = [
+    run
+    for run in RUNS
+    if any(each in run[3] for each in (CHUNKED, LONGER, MOE, TIED)) or (WIDE in run[3] and "Z" in run[2])
+]
 # On a ring the plan is 7 % too high.
 ROUGH = [run for run in RUNS if CHUNKED in run[3] and RING in run[3]]
 
 
 @pytest.mark.parametrize(
     "run",
-    [slow(run) for run in RUNS if run not in ROUGH and any(each in run[3] for each in (CHUNKED, LONGER, MOE, WIDE))],
+    [slow(run) for run in EXACT if run not in ROUGH],
     ids=name_of,
 )
 def test_activations_shared_experts_and_tied_embeddings_take_what_the_plan_counts(
