@@ -33,12 +33,13 @@ class Units:
     def of(cls, config: TrainingConfig) -> Units:
         """Return those of a rank's part of the model; none where its layers are not known."""
         degrees = config.parallelism
-        part, of_stage = RankPart(degrees.tp, ep=degrees.ep), RankPart(degrees.tp, degrees.pp)
+        part = RankPart(degrees.tp, ep=degrees.ep)
         if shape := shape_of(config.model):
             ends, experts = shape.ends_of_rank(part), shape.expert_parameters_of_rank(part) * (part.ep > 1)
             layer = (shape.parameters_of_rank(part) - ends - experts) / shape.num_layers
             embedding, tied = shape.embedding_parameters // part.tp, shape.tie_embeddings and degrees.pp == 1
-            return cls(layer, experts / shape.num_layers, shape.ends_of_rank(of_stage), embedding, tied)
+            of_stage = shape.ends_of_rank(RankPart(degrees.tp, degrees.pp))
+            return cls(layer, experts / shape.num_layers, of_stage, embedding, tied)
         try:
             made = architecture_of(config.model)
         except UncountedError:
@@ -47,8 +48,8 @@ class Units:
         largest, experts = max(
             (kind.parameters_of_rank(part), kind.expert_parameters_of_rank(part) * shared) for kind in made.kinds
         )
-        tied = made.tie_embeddings and degrees.pp == 1
-        return cls(largest - experts, experts, made.ends_of_rank(of_stage), made.embedding_parameters, tied)
+        ends, tied = made.ends_of_rank(RankPart(pp=degrees.pp)), made.tie_embeddings and degrees.pp == 1
+        return cls(largest - experts, experts, ends, made.embedding_parameters, tied)
 
 
 @dataclass(frozen=True)

@@ -169,6 +169,7 @@ IN_FP8 = {
     "tensorwise, tied, dp 2, Z1": f"parallelism.pp=2 parallelism.dp=2 {TIED} method=Z1",
     "tensorwise, tp": "parallelism.pp=2 parallelism.tp=2 parallelism.sequence=true",
     "rowwise, interleaved, R": f"{pp2('interleaved')[1]} precision.scaling=rowwise method=R",
+    "tensorwise, tp, dp 2, F+Z3": "parallelism.pp=2 parallelism.tp=2 parallelism.dp=2 method=F+Z3",
     "weights' gradients in fp32": f"{pp2('looped_bfs')[1]} precision.scaling=rowwise_with_gw_hp",
     "tensorwise, dp 2, R+Z3": "parallelism.pp=2 parallelism.dp=2 method=R+Z3",
     "rowwise, interleaved, dp 2, Z2": f"{pp2('interleaved')[1]} parallelism.dp=2 precision.scaling=rowwise method=Z2",
