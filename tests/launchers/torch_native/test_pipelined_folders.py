@@ -42,6 +42,11 @@ LAYOUTS = {
     "tied, tp": "parallelism.pp=2 parallelism.tp=2",
     "tied, tp, zbv": looped("zbv", "parallelism.tp=2 parallelism.sequence=true"),
     "tied, dp 2, sgd": "parallelism.pp=2 parallelism.dp=2 optimizer=sgd optimizer.lr=0.1",
+    "tied, Z3, tp, dp 2, clipped": (
+        "parallelism.pp=2 parallelism.tp=2 parallelism.dp=2 method=Z3 optimizer.clip_norm=0.5"
+    ),
+    "qwen3_moe, Z3, dp 2, sgd": looped("interleaved", "parallelism.dp=2 method=F+Z3 optimizer=sgd optimizer.lr=0.1"),
+    "windows, Z2, dp 2": "parallelism.pp=2 parallelism.dp=2 method=R+Z2",
     "llama, pp 4": "parallelism.pp=4",
     "llama, tp": "parallelism.pp=2 parallelism.tp=2 parallelism.sequence=true",
     "qwen3, cp, sgd": "parallelism.pp=2 parallelism.cp=2 optimizer=sgd optimizer.lr=0.1",
@@ -130,9 +135,10 @@ def test_layers_that_make_no_even_stages_are_refused(tmp_path: Path, words: str,
 
 
 @pytest.mark.usefixtures("four_layers")
-def test_the_bytes_of_unequal_layers_in_stages_are_not_known(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["method=Naive", "parallelism.dp=2 method=Z3"])
+def test_the_bytes_of_unequal_layers_in_stages_are_not_known(tmp_path: Path, method: str) -> None:
     said = KINDS["qwen3_moe"].to_dict() | {"mlp_only_layers": [0]}
     Qwen3MoeConfig(**said).save_pretrained(tmp_path)
-    made = plan(tmp_path, "model.weights=random parallelism.pp=2")
+    made = plan(tmp_path, f"model.weights=random parallelism.pp=2 {method}")
     assert (made.skip, made.memory) == (None, None)
     assert made.uncounted["memory"] == "pp 2 cuts the model, and llmexp counts stages of equal layers only"
