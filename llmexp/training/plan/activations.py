@@ -25,6 +25,7 @@ FP32 = 4
 LOSS_COPIES, KEPT_LOSS_COPIES = 3, 1
 # The tokens whose logits exist together with kernels.chunked_loss.
 LOSS_ROWS = 1024
+_FORWARD_FIRST = ("gpipe", "looped_bfs")
 
 
 @dataclass(frozen=True)
@@ -169,6 +170,18 @@ class Formula:
         copies = FP32 * (1 + (self.element != FP32)) + self.element
         return kept, min(LOSS_ROWS, self.tokens) * vocabulary * copies + self.tokens * hidden
 
+    def last_stage_head(self) -> tuple[float, float]:
+        """Return the same of a pipeline's last stage, over its passes in flight.
+
+        Torch holds what a stage has given until its backward. Forward of all passes comes first in GPipe's schedules.
+        """
+        kept, passing = self.head()
+        if self.dims.pp == 1 or self.config.engine.name == MEGATRON:
+            return kept, passing
+        given = 0 if self.config.kernels.chunked_loss else self.shape.vocab_size / self.matrix_parts
+        passes = self.config.batch.accumulation if self.dims.schedule in _FORWARD_FIRST else 1
+        return (kept + given * self.element * self.tokens) * passes, passing
+
     def between_stages(self) -> float:
         """Return the bytes of torch's buffers for what a stage receives in each pass, and of what it gave in flight.
 
@@ -298,7 +311,7 @@ def activations(
 ) -> Activations:
     """Return the bytes of the fullest rank's activations with `micro` sequences a pass."""
     formula = Formula(shape, config, techniques, dims, micro)
-    layer, (head, of_loss) = formula.layer(), formula.head()
+    layer, (head, of_loss) = formula.layer(), formula.last_stage_head()
     for share in shares_of(techniques):
         layer = share.layer(layer, formula)
     head += formula.mask()
@@ -345,7 +358,7 @@ def passes_in_flight(dims: ParallelDims, accumulation: int) -> float:
     """
     if dims.pp == 1 or dims.schedule is None:
         return 1.0
-    if dims.schedule in ("gpipe", "looped_bfs"):
+    if dims.schedule in _FORWARD_FIRST:
         return float(accumulation)
     extra = 0.0 if SCHEDULES[dims.schedule].most == 1 else (dims.pp - 1) / (dims.pp * dims.virtual_stages)
     return min(float(accumulation), dims.pp * (1 + extra))

@@ -181,7 +181,9 @@ def observed(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRe
         pytest.skip("needs Linux, a C++ compiler and a torch without CUDA: where there is a GPU, make gpu")
     compile_with(compiler, folder / "cuda.so")
     mine = [item for item in request.session.items if item.path == request.path and hasattr(item, "callspec")]
-    for run in {item.callspec.params["run"] for item in mine}:
+    for run in {item.callspec.params["last"] for item in mine if "last" in item.callspec.params}:
+        (folder / f"last {name_of(run)}.plan.json").write_text(to_json(plan(*run)))
+    for run in {item.callspec.params["run"] for item in mine if "run" in item.callspec.params}:
         (folder / f"{name_of(run)}.plan.json").write_text(to_json(plan(*run)))
     (folder / "measured.plan.json").write_text(
         to_json(make_plan(*SMALL, "parallelism.dp=1", "method=F+R", PURE, "measure=smoke"))
@@ -252,6 +254,25 @@ def test_activations_shared_experts_and_tied_embeddings_take_what_the_plan_count
     fit = fit_of(made, made.batch.micro)
     assert fit is not None
     assert max(observed(name_of(run))["peaks"].values()) == pytest.approx(fit.tensors, rel=0.05)
+
+
+# The last of two stages, with the head: its logits are most.
+LOGITS = f"{MIXED} {STAGES} {WIDE} data.seq_len=1024"
+LAST = [
+    ("torch", 1, "F", LOGITS),
+    ("torch", 1, "F", f"{LOGITS} parallelism.schedule=gpipe"),
+    ("torch", 1, "F+R", f"{LOGITS} {LOOPED} parallelism.schedule=looped_bfs"),
+    ("torch", 2, "F+R+Z3", f"{LOGITS} batch.accumulation=2"),
+    ("torch", 2, "F+Z2", LOGITS),
+]
+
+
+@pytest.mark.parametrize("last", [slow(run) for run in LAST])
+def test_the_plan_knows_what_lives_on_a_pipelines_last_rank(observed: Callable[[str], Observed], last: Run) -> None:
+    made = plan(*last)
+    fit = fit_of(made, made.batch.micro)
+    assert fit is not None
+    assert max(observed(f"last {name_of(last)}")["peaks"].values()) == pytest.approx(fit.tensors, rel=0.05)
 
 
 def test_a_rank_measures_from_its_first_step_to_its_summary(observed: Callable[[str], Observed]) -> None:

@@ -153,9 +153,9 @@ def be_alone_in_groups() -> None:
         module._coalescing_manager = one_by_one  # type: ignore[attr-defined]
 
 
-def join(ranks: int) -> None:
-    """Be rank 0 of a group whose other ranks are pretended as well: what they would send is never there."""
+def join(rank: int, ranks: int) -> None:
+    """Be a rank of a group whose other ranks are pretended as well: what they would send is never there."""
     from torch import distributed
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
-    distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=ranks)
+    distributed.init_process_group("fake", store=FakeStore(), rank=rank, world_size=ranks)

@@ -1,7 +1,7 @@
 """Rank 0 of each plan on a pretended GPU: where its tensors are, what lives there, and for what the host waits.
 
 `python -m pretended.worker LIBRARY FOLDER` reads the folder's plans and leaves beside each what was observed, as JSON.
-Plans named `measured` are measured as a run would be.
+Plans named `measured` are measured as a run would be. Of those named `last` it is the last rank.
 Imports take longer than steps, so that they are done once for all engines; plans of one engine and number of ranks then
 share a process, as a group of ranks can be joined once.
 """
@@ -34,21 +34,22 @@ def main(library: str, folder: str) -> int:
     answers.answer()
     answers.be_alone_in_groups()
     tensors.expect_no_content()
-    together: dict[tuple[str, int], dict[Path, TrainingPlan]] = defaultdict(dict)
+    together: dict[tuple[str, int, int], dict[Path, TrainingPlan]] = defaultdict(dict)
     for path in sorted(Path(folder).glob("*.plan.json")):
         plan = TrainingPlan.read(path)
-        together[plan.command.argv[-2], plan.processes][path] = plan
-    launchers = {name: importlib.import_module(name) for name, _ in together}
-    ended = [_in_a_child(launchers[name], ranks, plans) for (name, ranks), plans in together.items()]
+        rank = plan.processes - 1 if path.name.startswith("last") else 0
+        together[plan.command.argv[-2], plan.processes, rank][path] = plan
+    launchers = {name: importlib.import_module(name) for name, *_ in together}
+    ended = [_in_a_child(launchers[name], (rank, ranks), plans) for (name, ranks, rank), plans in together.items()]
     return max(ended)
 
 
-def _in_a_child(launcher: Any, ranks: int, plans: Mapping[Path, Any]) -> int:
+def _in_a_child(launcher: Any, ranks: tuple[int, int], plans: Mapping[Path, Any]) -> int:
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     try:
-        _observe_all(launcher, ranks, plans)
+        _observe_all(launcher, *ranks, plans)
     except BaseException:
         traceback.print_exc()
         sys.stderr.flush()
@@ -56,13 +57,19 @@ def _in_a_child(launcher: Any, ranks: int, plans: Mapping[Path, Any]) -> int:
     os._exit(0)
 
 
-def _observe_all(launcher: Any, ranks: int, plans: Mapping[Path, Any]) -> None:
+def _observe_all(launcher: Any, rank: int, ranks: int, plans: Mapping[Path, Any]) -> None:
     from pretended.answers import join
     from pretended.tensors import fake_tensors
 
-    os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(ranks), "MASTER_ADDR": "none", "MASTER_PORT": "1"}
+    os.environ |= {
+        "RANK": str(rank),
+        "LOCAL_RANK": "0",
+        "WORLD_SIZE": str(ranks),
+        "MASTER_ADDR": "none",
+        "MASTER_PORT": "1",
+    }
     with fake_tensors():
-        join(ranks)
+        join(rank, ranks)
         if launcher.__name__.startswith("llmexp.launchers.deepspeed"):
             _join_deepspeed(launcher)
         _balance_experts()
