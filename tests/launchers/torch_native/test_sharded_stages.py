@@ -38,6 +38,11 @@ ROWS = {
     "gpipe, Z3, fused projections": stages("gpipe", "method=F+Z3 kernels.fused_projections=true"),
     "1f1b, Z3, shard 1": stages("1f1b", "method=Z3", shard=1),
     "gpipe, Z2, shard 2 of 4": stages("gpipe", "method=Z2", dp=4, shard=2),
+    "gpipe, Z2, shard 2 of 4, tied, padded": stages("gpipe", f"method=Z2 {TIED} data.pack=false", dp=4, shard=2),
+    "interleaved, Z3, cp, shard 2, tied": stages("interleaved", f"method=F+Z3 {TIED}", cp=2, shard=2),
+    "1f1b, Z3, cp, shard 1": stages("1f1b", "method=F+Z3", cp=2, shard=1),
+    "1f1b, Z3, tp, shard 1": stages("1f1b", f"method=Z3 {SEQUENCE}", tp=2, shard=1),
+    "1f1b, Z3, tp, bf16_mixed": stages("1f1b", f"method=R+Z3 {SEQUENCE} precision=bf16_mixed", tp=2),
     "interleaved, Z3, pp 4": stages("interleaved", "method=Z3 model.num_layers=8", pp=4, dp=1),
     "1f1b, Z3, cp, ulysses": stages("1f1b", "method=Z3 parallelism.cp_kind=ulysses", dp=1, cp=2),
     "interleaved, F+Z2, cp": stages("interleaved", f"method=F+Z2 {TIED}", dp=1, cp=2),
@@ -48,7 +53,12 @@ ROWS = {
 }
 # Four ranks: what reshards and what stays gathered, with several passes in flight.
 QUICK = {"1f1b, Z3", "interleaved, Z2, tied, chunked"}
-SHORT = QUICK | set(ROWS)
+SHORT = QUICK | {
+    *("1f1b, Z2", "gpipe, F+R+Z3", "gpipe, RS+Z2", "looped_bfs, Z3, experts", "1f1b, Z3, tied", "1f1b, C+F+R+Z3"),
+    *("interleaved, F+R+Z3, chunked, padded", "1f1b, Z3, bf16_mixed", "1f1b, Z3, shard 1", "interleaved, Z3, pp 4"),
+    *("gpipe, Z3, fused projections", "1f1b, Z3, cp, ulysses", "1f1b, Z3, tp", "1f1b, R+Z3, dp, tp, tied"),
+    *("interleaved, Z3, cp, shard 2, tied", "1f1b, Z3, dp, tp, cp"),
+}
 LAYOUTS = Layouts(ROWS, QUICK, SHORT)
 
 
