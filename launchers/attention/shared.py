@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.distributed import ProcessGroup
+from torch.nn import functional
 
 from llmexp.launchers.attention.block import FlashBlock, UnfusedBlock
 from llmexp.launchers.attention.choice import of_whole_sequences
@@ -32,7 +33,7 @@ def by_ring(group: ProcessGroup, techniques: Techniques) -> Attention:
         ring = Ring(group, partial(block, scale=options.get("scaling") or query.shape[-1] ** -0.5))
         return ring.attend(query, key, value).transpose(1, 2), None
 
-    return attend
+    return _as_wide(attend)
 
 
 def by_ulysses(group: ProcessGroup, techniques: Techniques) -> Attention:
@@ -46,7 +47,22 @@ def by_ulysses(group: ProcessGroup, techniques: Techniques) -> Attention:
         whole, _ = attend_whole(module, *(part.permute(1, 2, 0, 3) for part in parts), None, **options)
         return to_sequence(whole.transpose(0, 1), group).transpose(0, 1), None
 
-    return attend
+    return _as_wide(attend)
+
+
+def _as_wide(attend: Attention) -> Attention:
+    """Return attention that takes values narrower than keys (MLA has such): widened by zeros, which add nothing."""
+
+    def attend_as_wide(
+        module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: None, **options: Any
+    ) -> tuple[Tensor, None]:
+        missing = key.shape[-1] - value.shape[-1]
+        if not missing:
+            return attend(module, query, key, value, attention_mask, **options)
+        wide, _ = attend(module, query, key, functional.pad(value, (0, missing)), attention_mask, **options)
+        return wide[..., :-missing], None
+
+    return attend_as_wide
 
 
 SHARED: Mapping[CpKind, Callable[[ProcessGroup, Techniques], Attention]] = {"ring": by_ring, "ulysses": by_ulysses}

@@ -10,7 +10,9 @@ from llmexp.training.limits import compiled_limit, own_code
 from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.float8 import MX
 
-ARCHITECTURES = {"tp": ("llama", "mistral", "qwen3"), "cp": ("llama", "qwen3", "mixtral")}
+ARCHITECTURES = {"tp": ("llama", "mistral", "qwen3"), "cp": ("llama", "qwen3", "mixtral", "qwen3_moe", "deepseek_v3")}
+# Models with experts that are not like Llama, whose biases, where they have some, are of attention.
+UNCOUNTED = ("qwen3_moe", "deepseek_v3")
 METHODS = {"tp": ("C", "F", "R", "RS", "Z1", "Z2", "Z3", "L"), "cp": ("F", "R", "RS", "Z1", "Z2", "Z3", "O", "L")}
 
 
@@ -32,7 +34,8 @@ def uncut(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) ->
 def _beyond(config: TrainingConfig, degree: str) -> dict[str, bool]:
     """Return the reasons that the model and the method give, and whether each holds."""
     model, architectures, methods = config.model, ARCHITECTURES[degree], METHODS[degree]
-    name, counted = architecture_name(model), shape_of(model) is not None
+    name = architecture_name(model)
+    counted = shape_of(model) is not None or name in UNCOUNTED
     atoms = [atom.code for atom in Method.parse(config.method, config.task.name).atoms]
     beyond = [code for code in atoms if code not in methods]
     taken = f"it takes models of architecture {', '.join(architectures)}"

@@ -23,12 +23,12 @@ def unshared_experts(config: TrainingConfig, dims: ParallelDims) -> str | None:
     known = name in ARCHITECTURES and not model.target
     atoms = [atom.code for atom in Method.parse(config.method, config.task.name).atoms]
     beyond = [code for code in atoms if code not in METHODS]
-    cut = next((name for name in ("tp", "pp", "cp") if dims.degrees[name] > 1), "")
+    cut = next((name for name in ("tp", "pp") if dims.degrees[name] > 1), "")
     takes = f"it takes models of architecture {', '.join(ARCHITECTURES)}, not model={model.name} ({name})"
     apart = f"parallelism.{cut}={dims.degrees.get(cut)}: set parallelism.{cut}=1"
     why = {
         takes: not known,
-        f"it goes with parallelism.dp, not with {apart}": bool(cut),
+        f"it goes with parallelism.dp and cp, not with {apart}": bool(cut),
         f"it has not been tried with parallelism.shard={dims.shard}: leave that out": dims.shard is not None,
         f"it goes with {', '.join(METHODS)}, not with {', '.join(beyond)}": bool(beyond),
         f"it has not been tried with memory.keep={config.memory.keep}: leave that out": config.memory.keep is not None,
@@ -44,5 +44,7 @@ def _uneven(config: TrainingConfig, dims: ParallelDims) -> str | None:
     odd = next((count for count in counts if count % dims.ep), None)
     if odd is None:
         return None
-    valid = ", ".join(str(size) for size in range(1, odd + 1) if odd % size == 0 and dims.dp % size == 0)
+    valid = ", ".join(
+        str(size) for size in range(1, odd + 1) if odd % size == 0 and dims.ep * dims.same_experts % size == 0
+    )
     return f"it does not divide the {odd} experts of model={config.model.name}: choices are {valid}"

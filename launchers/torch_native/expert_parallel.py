@@ -56,7 +56,7 @@ class ExpertParallel(WrappedModel):
         Those of experts are of the tokens of all ranks of a group, as a mean over them.
         """
         sent = [
-            *_averaged(self._others, self._plan.dims.dp, distributed.group.WORLD),
+            *_averaged(self._others, self._plan.dims.same_parameters, distributed.group.WORLD),
             *_averaged(self._experts, self._plan.dims.same_experts, self._replicas),
         ]
         for each in sent:

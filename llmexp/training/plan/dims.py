@@ -7,6 +7,7 @@ from math import lcm, prod
 
 from llmexp.errors import DegreesError
 from llmexp.inputs.architecture.fields import UncountedError
+from llmexp.inputs.architecture.mixers import Attention, LatentAttention
 from llmexp.inputs.architecture.reading import architecture_of
 from llmexp.inputs.shape import ModelShape, RankPart, shape_of
 from llmexp.record.result import Batch
@@ -247,22 +248,35 @@ def _check_sequence(config: TrainingConfig, chunks: int) -> None:
 
 def _check_context(config: TrainingConfig, kind: CpKind | None) -> None:
     """Raise DegreesError where ulysses cannot share out a rank's heads; ranks may share a key and value head."""
-    degrees, shape = config.parallelism, shape_of(config.model)
+    degrees = config.parallelism
     if degrees.cp_kind and degrees.cp == 1:
         raise DegreesError(
             f"parallelism.cp_kind={degrees.cp_kind} belongs to a sequence cut over ranks, and parallelism.cp=1: "
             "set parallelism.cp"
         )
-    if kind != "ulysses" or shape is None:
+    if kind != "ulysses":
         return
-    heads, shared = shape.num_heads // degrees.tp, shape.num_kv_heads // degrees.tp
-    valid = [cp for cp in range(1, heads + 1) if heads % cp == 0 and (shared % cp == 0 or cp % shared == 0)]
-    if degrees.cp not in valid:
-        raise DegreesError(
-            f"parallelism.cp={degrees.cp}: ulysses shares out model.num_heads={shape.num_heads} and "
-            f"model.num_kv_heads={shape.num_kv_heads} / tp {degrees.tp} = {heads} and {shared} heads: "
-            f"choices are {', '.join(map(str, valid))}"
-        )
+    for all_heads, all_shared in _heads(config):
+        heads, shared = all_heads // degrees.tp, all_shared // degrees.tp
+        valid = [cp for cp in range(1, heads + 1) if heads % cp == 0 and (shared % cp == 0 or cp % shared == 0)]
+        if degrees.cp not in valid:
+            raise DegreesError(
+                f"parallelism.cp={degrees.cp}: ulysses shares out model.num_heads={all_heads} and "
+                f"model.num_kv_heads={all_shared} / tp {degrees.tp} = {heads} and {shared} heads: "
+                f"choices are {', '.join(map(str, valid))}"
+            )
+
+
+def _heads(config: TrainingConfig) -> set[tuple[int, int]]:
+    """Return the heads of queries and those of keys and values, of each kind of layer; none where they are unknown."""
+    if shape := shape_of(config.model):
+        return {(shape.num_heads, shape.num_kv_heads)}
+    try:
+        made = architecture_of(config.model)
+    except UncountedError:
+        return set()
+    attends = [layer.mixer for layer in made.kinds if isinstance(layer.mixer, Attention | LatentAttention)]
+    return {(each.heads, each.kv_heads if isinstance(each, Attention) else each.heads) for each in attends}
 
 
 def _schedule(config: TrainingConfig, passes: Mapping[str, Passes]) -> str | None:

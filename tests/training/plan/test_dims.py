@@ -61,6 +61,17 @@ def test_batch_arithmetic(plan):
             "8 parts",
         ),
         (
+            [
+                "model=qwen3-30b-a3b",
+                "engine=torch",
+                "data.seq_len=240",
+                "parallelism.cp=3",
+                "hardware.devices_per_node=3",
+                "parallelism.cp_kind=ulysses",
+            ],
+            "ulysses shares out model.num_heads=32 and model.num_kv_heads=4 / tp 1 = 32 and 4 heads: choices are 1, 2",
+        ),
+        (
             ["model=tiny", "data.seq_len=256", "parallelism.cp=8"],
             "ulysses shares out model.num_heads=4 and model.num_kv_heads=2 / tp 1 = 4 and 2 heads: choices are 1, 2, 4",
         ),
