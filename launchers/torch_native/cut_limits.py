@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from llmexp.inputs.architecture.fields import UncountedError
+from llmexp.inputs.architecture.reading import architecture_of
 from llmexp.inputs.shape import architecture_name, shape_of
 from llmexp.launchers.attention.sequence_limits import dropped_scores, unshared_sequences
 from llmexp.method import Method, Techniques
+from llmexp.schema import ModelConfig
 from llmexp.training.config import TrainingConfig
 from llmexp.training.limits import compiled_limit, own_code
 from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.float8 import MX
 
 ARCHITECTURES = {"tp": ("llama", "mistral", "qwen3"), "cp": ("llama", "qwen3", "mixtral", "qwen3_moe", "deepseek_v3")}
+# Of models whose experts are shared out tp cuts all other matrices.
+CUT_WITH_EXPERTS = ("mixtral", "qwen3_moe")
 # Models with experts that are not like Llama, whose biases, where they have some, are of attention.
 UNCOUNTED = ("qwen3_moe", "deepseek_v3")
 METHODS = {"tp": ("C", "F", "R", "RS", "Z1", "Z2", "Z3", "L"), "cp": ("F", "R", "RS", "Z1", "Z2", "Z3", "O", "L")}
@@ -22,7 +27,7 @@ def uncut(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) ->
         if dims.degrees[name] == 1:
             continue
         own = (_matrices if name == "tp" else _sequences)(config, techniques, dims)
-        why = _beyond(config, name) | own | untried(config, fp8=name == "tp")
+        why = _beyond(config, name, shares=dims.ep > 1) | own | untried(config, fp8=name == "tp")
         if reason := next((reason for reason, holds in why.items() if holds), None):
             return (
                 compiled_limit(techniques, dims)
@@ -31,11 +36,12 @@ def uncut(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) ->
     return None
 
 
-def _beyond(config: TrainingConfig, degree: str) -> dict[str, bool]:
-    """Return the reasons that the model and the method give, and whether each holds."""
-    model, architectures, methods = config.model, ARCHITECTURES[degree], METHODS[degree]
+def _beyond(config: TrainingConfig, degree: str, *, shares: bool) -> dict[str, bool]:
+    """Return the reasons that the model and the method give, and whether each holds; ranks may share out experts."""
+    model, methods = config.model, METHODS[degree]
+    architectures = ARCHITECTURES[degree] + CUT_WITH_EXPERTS * (degree == "tp" and shares)
     name = architecture_name(model)
-    counted = shape_of(model) is not None or name in UNCOUNTED
+    counted = shape_of(model) is not None or (name in UNCOUNTED and (degree != "tp" or _cuts_evenly(model)))
     atoms = [atom.code for atom in Method.parse(config.method, config.task.name).atoms]
     beyond = [code for code in atoms if code not in methods]
     taken = f"it takes models of architecture {', '.join(architectures)}"
@@ -44,6 +50,14 @@ def _beyond(config: TrainingConfig, degree: str) -> dict[str, bool]:
         f"{taken} without biases, and config.json of model={model.name} has some, or no architectures": not counted,
         f"it goes with {', '.join(methods)}, not with {', '.join(beyond)}": bool(beyond),
     }
+
+
+def _cuts_evenly(model: ModelConfig) -> bool:
+    """Tell whether the matrices of a model with experts are cut as Llama's are; True where they are not known."""
+    try:
+        return architecture_of(model).cuts_evenly
+    except UncountedError:
+        return True
 
 
 def _matrices(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, bool]:

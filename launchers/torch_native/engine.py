@@ -35,7 +35,7 @@ class TorchEngine(TrainingEngine):
 
     name = "torch"
     degrees = ("dp", "tp", "pp", "cp", "ep")
-    cuts = ("shard",)
+    cuts = ("shard", "etp")
     cp_chunks: ClassVar[Mapping[CpKind, int]] = {"ring": 2, "ulysses": 2}
     keeps_weights = builds_transformers = grows_sequences = traces_memory = fuses_accumulation = sets_updates = True
     recomputes_in_stages = True

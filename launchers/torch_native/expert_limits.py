@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from llmexp.inputs.architecture.reading import architecture_of
+from llmexp.inputs.hf_config import config_of
 from llmexp.inputs.shape import architecture_name
-from llmexp.launchers.torch_native.cut_limits import untried
+from llmexp.launchers.torch_native.cut_limits import CUT_WITH_EXPERTS, untried
 from llmexp.method import Method
 from llmexp.schema import SizedModel
 from llmexp.training.config import TrainingConfig
@@ -23,12 +24,25 @@ def unshared_experts(config: TrainingConfig, dims: ParallelDims) -> str | None:
     known = name in ARCHITECTURES and not model.target
     atoms = [atom.code for atom in Method.parse(config.method, config.task.name).atoms]
     beyond = [code for code in atoms if code not in METHODS]
-    cut = next((name for name in ("tp", "pp") if dims.degrees[name] > 1), "")
+    staged = [code for code in atoms if code in ("Z2", "Z3")] * (dims.pp > 1)
     takes = f"it takes models of architecture {', '.join(ARCHITECTURES)}, not model={model.name} ({name})"
-    apart = f"parallelism.{cut}={dims.degrees.get(cut)}: set parallelism.{cut}=1"
+    tp, whole = f"parallelism.tp={dims.tp}", "parallelism.etp=1"
+    said = {} if isinstance(model, SizedModel) else config_of(model) or {}
     why = {
         takes: not known,
-        f"it goes with parallelism.dp and cp, not with {apart}": bool(cut),
+        f"with {tp} it takes models of architecture {', '.join(CUT_WITH_EXPERTS)}, not model={model.name} ({name})": (
+            dims.tp > 1 and name not in CUT_WITH_EXPERTS
+        ),
+        f"ranks hold whole experts, and {tp} would cut them: set {whole}": dims.expert_tensor > 1,
+        f"with {tp} a rank sends its part of each sequence: set parallelism.sequence=true": (
+            dims.tp > 1 and not dims.sequence
+        ),
+        "output_router_logits of config.json balances experts over whole sequences: set it to false": (
+            dims.tp > 1 and bool(said.get("output_router_logits"))
+        ),
+        f"with parallelism.pp={dims.pp} it goes with F, R, RS, not with {', '.join(staged)}: set parallelism.pp=1": (
+            bool(staged)
+        ),
         f"it has not been tried with parallelism.shard={dims.shard}: leave that out": dims.shard is not None,
         f"it goes with {', '.join(METHODS)}, not with {', '.join(beyond)}": bool(beyond),
         f"it has not been tried with memory.keep={config.memory.keep}: leave that out": config.memory.keep is not None,

@@ -2,50 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable
+from itertools import chain
 
 import torch
 from accelerate import init_empty_weights
 from torch import Tensor, distributed, nn
 from torch.distributed import ProcessGroup
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor
 
-from llmexp.launchers.models import assembly, building
+from llmexp.launchers.models import assembly
 from llmexp.launchers.models.weights import weights_of
 from llmexp.launchers.torch_native.replicated import optimizer
-from llmexp.launchers.torch_native.shared_experts import EXPERT, share_experts
-from llmexp.launchers.torch_native.tensor_parallel import REPLICA, fill_parts
+from llmexp.launchers.torch_native.shared_experts import EXPERT
+from llmexp.launchers.torch_native.tensor_parallel import REPLICA, TENSOR, Sharers, materialize_parts, settled
 from llmexp.launchers.torch_native.wrapped import WrappedModel
-from llmexp.measure.dtypes import torch_dtype
+from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.training_plan import TrainingPlan
 
 
 class ExpertParallel(WrappedModel):
-    """A rank's experts and all other parameters with their optimizer; gradients are averaged after backward."""
+    """A rank's experts and all other parameters with their optimizer; gradients are averaged after backward.
+
+    With tensor parallelism it has parts of the other matrices.
+    """
 
     def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
         dims = plan.dims
         super().__init__(plan)
-        sizes = (dims.same_experts, dims.ep)
-        mesh = init_device_mesh(device.type, sizes, mesh_dim_names=(REPLICA, EXPERT))
-        self._replicas, self._ranks = mesh.get_group(REPLICA), mesh.get_group(EXPERT)
+        mesh = init_device_mesh(device.type, (dims.same_parameters, dims.tp), mesh_dim_names=(REPLICA, TENSOR))
+        experts = mesh_of_experts(dims, device)
         with init_empty_weights(include_buffers=False):
             model = assembly.unseeded_model(plan, device)
         self.model_class = assembly.class_name(model)
         source = weights_of(plan.config)(model)
-        self.module = assembly.with_atoms(model, plan)
-        share_experts(self.module, mesh[EXPERT])
-        buffers = building.ExactBuffers(self.module)
-        self.module.to_empty(device=device)
-        self.module.tie_weights()
-        buffers.restore(device)
-        fill_parts(self.module, source, torch_dtype(plan.config.precision.parameters), device)
+        self.module = materialize_parts(model, source, plan, Sharers(mesh[TENSOR], experts[EXPERT]), device)
         self.model = self.module
         # torch's fused update takes parameters of one kind at a time.
-        self._experts, self._others = _by_kind(assembly.trained(self.module))
-        self.optimizer = optimizer(plan, [{"params": self._others}, {"params": self._experts}])
+        shared, others = by_kind(assembly.trained(self.module))
+        self._averaged = ((others, mesh.get_group(REPLICA)), (shared, experts.get_group(REPLICA)))
+        self.optimizer = optimizer(plan, [{"params": others}, {"params": shared}])
 
     def begin_pass(self, *, last: bool) -> None:
         """Do nothing: gradients stay on their rank until `average`."""
@@ -53,40 +50,46 @@ class ExpertParallel(WrappedModel):
     def average(self) -> None:
         """Average gradients over the ranks that hold the same parameters.
 
-        Those of experts are of the tokens of all ranks of a group, as a mean over them.
+        Those of experts are of the tokens of all ranks of a group, as a mean over their losses.
         """
-        sent = [
-            *_averaged(self._others, self._plan.dims.same_parameters, distributed.group.WORLD),
-            *_averaged(self._experts, self._plan.dims.same_experts, self._replicas),
-        ]
-        for each in sent:
-            each.wait()
+        held = [(gradients_of(parameters), group) for parameters, group in self._averaged]
+        for gradients, group in held:
+            torch._foreach_div_(gradients, group.size())
+        add_up(held)
 
     @property
-    def holders(self) -> ProcessGroup:
-        """Return the ranks that together hold all experts."""
-        return self._ranks
-
-    @property
-    def copies_of_others(self) -> int:
-        """How many of `holders` hold the same parameters that are no experts': all of them."""
-        return self._plan.dims.ep
+    def holders(self) -> ProcessGroup | None:
+        """Return all ranks: experts and all else are divided over different ones."""
+        return distributed.group.WORLD
 
 
-def _by_kind(parameters: Sequence[nn.Parameter]) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """Return the parameters of experts, which are DTensors, and all others."""
-    experts: list[nn.Parameter] = [parameter for parameter in parameters if isinstance(parameter, DTensor)]
-    return experts, [parameter for parameter in parameters if not isinstance(parameter, DTensor)]
+def mesh_of_experts(dims: ParallelDims, device: torch.device) -> DeviceMesh:
+    """Return the ranks by their stage and by the experts that they hold, those with different ones nearest."""
+    sizes, names = (dims.pp, dims.same_experts, dims.ep), ("stage", REPLICA, EXPERT)
+    return init_device_mesh(device.type, sizes, mesh_dim_names=names)
 
 
-def _averaged(parameters: Sequence[nn.Parameter], ranks: int, group: ProcessGroup | None) -> list[Any]:
-    """Begin to average gradients over the ranks of a group; wait for what is returned."""
-    if ranks == 1:
-        return []
-    gradients: list[Tensor] = [
-        getattr(parameter.grad, "_local_tensor", parameter.grad)
-        for parameter in parameters
-        if parameter.grad is not None
+def by_kind(parameters: Iterable[nn.Parameter]) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+    """Return the parameters of experts that ranks share out, and all others."""
+    kinds: tuple[list[nn.Parameter], list[nn.Parameter]] = [], []
+    for parameter in parameters:
+        mesh = parameter.device_mesh if isinstance(parameter, DTensor) else None
+        kinds[mesh is None or EXPERT not in (mesh.mesh_dim_names or ())].append(parameter)
+    return kinds
+
+
+def gradients_of(parameters: Iterable[nn.Parameter]) -> list[Tensor]:
+    """Return this rank's gradients; those of parts are added up where ranks have some positions' alone."""
+    held = [parameter for parameter in parameters if parameter.grad is not None]
+    return [settled(each) if isinstance(each, DTensor) else each.grad for each in held]  # type: ignore[misc]
+
+
+def add_up(held: Iterable[tuple[list[Tensor], ProcessGroup]]) -> None:
+    """Add each gradient up over the ranks of its group."""
+    sent = [
+        [distributed.all_reduce(each, group=group, async_op=True) for each in gradients]
+        for gradients, group in held
+        if group.size() > 1
     ]
-    torch._foreach_div_(gradients, ranks)
-    return [distributed.all_reduce(each, group=group, async_op=True) for each in gradients]
+    for each in chain(*sent):
+        each.wait()

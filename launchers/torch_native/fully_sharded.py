@@ -20,7 +20,7 @@ from llmexp.errors import ConfigError
 from llmexp.launchers.models import assembly, building
 from llmexp.launchers.models.compiled import decoder_layers
 from llmexp.launchers.models.weights import weights_of
-from llmexp.launchers.torch_native.shared_experts import EXPERT, experts_of, share_experts
+from llmexp.launchers.torch_native.shared_experts import EXPERT, experts_of, losses_of, share_experts
 from llmexp.launchers.torch_native.tensor_parallel import REPLICA, TENSOR, cut_matrices, fill_parts
 from llmexp.launchers.torch_native.wrapped import WrappedModel
 from llmexp.launchers.training.optimizer_state import local
@@ -52,7 +52,7 @@ class FullySharded(WrappedModel):
             cut_matrices(building.transformer(self.module), self._mesh[TENSOR], along_sequence=plan.dims.sequence)
         if plan.dims.ep > 1:
             self._experts = _mesh_of_experts(plan.dims, device)
-            share_experts(self.module, self._experts[EXPERT])
+            share_experts(self.module, self._experts[EXPERT], losses_of(plan.dims))
         buffers = building.ExactBuffers(self.module)
         self._shard()
         self.module.to_empty(device="cpu" if self.offloads else device)

@@ -20,10 +20,12 @@ from transformers import PreTrainedConfig
 from llmexp.launchers.models import assembly
 from llmexp.launchers.models.chunked_loss import chunks_that_ran
 from llmexp.launchers.torch_native.context_parallel import SharedSequences
+from llmexp.launchers.torch_native.expert_parallel import add_up, by_kind, gradients_of, mesh_of_experts
 from llmexp.launchers.torch_native.replicated import optimizer
+from llmexp.launchers.torch_native.shared_experts import EXPERT, exchanged_tokens
 from llmexp.launchers.torch_native.stages import Stage, stages_of_rank
 from llmexp.launchers.torch_native.state import TorchState
-from llmexp.launchers.torch_native.tensor_parallel import REPLICA, TENSOR, settled
+from llmexp.launchers.torch_native.tensor_parallel import REPLICA, TENSOR, Sharers
 from llmexp.launchers.training.optimizer_state import local
 from llmexp.measure.batch import MicroBatch
 from llmexp.measure.dtypes import torch_dtype
@@ -47,22 +49,30 @@ class Pipelined:
         sizes = self._sizes(dims)
         mesh = init_device_mesh(device.type, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
         self.ranks, self._replicas = mesh.get_group(STAGE), mesh.get_group(REPLICA)
-        self._holders = _holders(dims) if dims.tp > 1 else self.ranks
+        experts = mesh_of_experts(dims, device) if dims.ep > 1 else None
+        ranks = Sharers(mesh[TENSOR], experts[EXPERT] if experts else None)
+        self._holders = distributed.group.WORLD if experts else _holders(dims) if dims.tp > 1 else self.ranks
         self._shared = SharedSequences(plan, device) if dims.cp > 1 else None
         self._around_loss = loss_parallel if dims.tp > 1 else nullcontext
         of_rank = stages_of_rank(dims, mesh.get_local_rank(STAGE))
-        self.stages = [self.stage_class(plan, index, device, mesh, self._shared) for index in of_rank]
+        self.stages = [self.stage_class(plan, index, device, mesh, ranks, self._shared) for index in of_rank]
         self._tied = self._tie()
         self._ends = _ends(dims) if self.stages[0].is_tied and not dims.v_shaped else None
         self.module: nn.Module = nn.ModuleList(self.stages)
         self.model_class = assembly.class_name(self.stages[0].model)
         self.trained = assembly.trained(self.module)
-        self.optimizer = self._optimizer()
+        self._added = [(self.trained, self._replicas)]
+        groups: Any = self.trained
+        if experts:
+            shared, others = by_kind(self.trained)
+            self._added = [(others, self._replicas), (shared, experts.get_group(REPLICA))]
+            groups = [{"params": others}, {"params": shared}]
+        self.optimizer = self._optimizer(groups)
         self.schedule = self._schedule()
 
     @property
-    def holders(self) -> distributed.ProcessGroup:
-        """Return the ranks of one pipeline, each of which holds parameters, or parts of them, of its own."""
+    def holders(self) -> distributed.ProcessGroup | None:
+        """Return the ranks of one pipeline, which hold parameters, or parts of them, of their own; all with experts."""
         return self._holders
 
     @property
@@ -105,8 +115,8 @@ class Pipelined:
         """Return the ranks by axis, in the order of RANK_ORDER; those of a sequence are told apart like replicas."""
         return {STAGE: dims.pp, REPLICA: dims.same_parameters, TENSOR: dims.tp}
 
-    def _optimizer(self) -> torch.optim.Optimizer:
-        return optimizer(self._plan, self.trained, self._replicas)
+    def _optimizer(self, groups: Any) -> torch.optim.Optimizer:
+        return optimizer(self._plan, groups, self._replicas)
 
     def _tie(self) -> nn.Parameter | None:
         """Return the weight of tied embeddings that another rank has too; stages of one rank come to share theirs."""
@@ -140,12 +150,7 @@ class Pipelined:
 
     def _average(self) -> None:
         # DDP cannot do this: a schedule that splits backward passes does not run the hooks in which DDP reduces.
-        dims = self._plan.dims
-        gradients = [settled(each) if dims.tp > 1 else each.grad for each in self.trained]
-        if dims.same_parameters > 1:
-            sent = [distributed.all_reduce(each, group=self._replicas, async_op=True) for each in gradients]
-            for each in sent:
-                each.wait()
+        add_up([(gradients_of(parameters), group) for parameters, group in self._added])
         self._add_up_tied()
 
     def _add_up_tied(self) -> None:
@@ -213,4 +218,4 @@ class PipelinedTraining(TorchState):
             chunks = torch.tensor(chunks_that_ran(self.module).get("loss_chunks", 0), device=self._device)
             distributed.all_reduce(chunks, op=distributed.ReduceOp.MAX, group=self.layout.ranks)
             ran["loss_chunks"] = int(chunks)
-        return ran
+        return ran | exchanged_tokens(self.module)

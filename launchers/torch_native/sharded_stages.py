@@ -41,7 +41,7 @@ class ShardedStage(Stage):
         made.restore(device)
         self.model = assembly.with_atoms(cut, plan, has_head=self.is_last)
         if plan.dims.tp > 1:
-            cut_matrices(self.model, self._tensor, along_sequence=plan.dims.sequence)
+            cut_matrices(self.model, self._ranks.matrices, along_sequence=plan.dims.sequence)
         buffers = building.ExactBuffers(self.model)
         self._shard(plan)
         self.model.to_empty(device=device)
@@ -103,8 +103,8 @@ class ShardedPipeline(Pipelined):
         replicas = {REPLICA: dims.same_parameters // dims.sharers, SHARD: dims.sharers}
         return {STAGE: sizes[STAGE], **replicas, TENSOR: sizes[TENSOR]}
 
-    def _optimizer(self) -> torch.optim.Optimizer:
-        return assembly.optimizer(self._plan, self.trained)
+    def _optimizer(self, groups: Any) -> torch.optim.Optimizer:
+        return assembly.optimizer(self._plan, groups)
 
     def _wrapped(self, stage: Stage) -> PipelineStage:
         taken, given = stage.examples(self._plan.batch.micro)

@@ -6,28 +6,41 @@ where the token is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
 from torch.distributed import ProcessGroup
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Shard
+from torch.distributed.tensor import DTensor, Placement, Shard
 
 from llmexp.record.what_ran import WhatRan
+from llmexp.training.plan.dims import ParallelDims
 
 EXPERT = "expert"
 STACKS = ("gate_up_proj", "down_proj")
 
 
-def share_experts(model: nn.Module, ranks: DeviceMesh) -> None:
-    """Leave each rank its experts, on whatever device they are, and send tokens to the experts of others."""
+def share_experts(model: nn.Module, ranks: DeviceMesh, losses: float | None = None) -> None:
+    """Leave each rank its experts, on whatever device they are, and send tokens to the experts of others.
+
+    Gradients of experts come out as the sum over all tokens of the ranks, divided by `losses`, which is their number by
+    default.
+    """
     for module in experts_of(model):
         for name in STACKS:
             setattr(module, name, _own(getattr(module, name), ranks))
         module.num_experts = module.num_experts // ranks.size()  # type: ignore[assignment, operator]
-        module.forward = Exchange(module, ranks.get_group())
+        module.forward = Exchange(module, ranks.get_group(), losses or ranks.size())
+
+
+def losses_of(dims: ParallelDims) -> float:
+    """Return how many of the ranks that share out experts have losses of their own, of which a step's is the mean.
+
+    Those that cut matrices have one loss together. A pipeline divides its losses itself.
+    """
+    return 1.0 if dims.pp > 1 else dims.ep * dims.expert_tensor / dims.tp
 
 
 def experts_of(model: nn.Module) -> Iterator[nn.Module]:
@@ -45,12 +58,12 @@ def _own(stack: nn.Parameter, ranks: DeviceMesh) -> nn.Parameter:
 class Exchange:
     """The forward pass of a layer's experts that ranks share: to their ranks, through them, and back.
 
-    Gradients of experts' parameters come out as a mean over the ranks of the group, like those of other parameters
-    after averaging.
+    Gradients of experts' parameters come out divided by `losses`: as a mean over the ranks of the group where each has
+    one of its own, like those of other parameters after averaging.
     """
 
-    def __init__(self, experts: nn.Module, group: ProcessGroup) -> None:
-        self._experts, self._group = experts, group
+    def __init__(self, experts: nn.Module, group: ProcessGroup, losses: float) -> None:
+        self._experts, self._group, self._losses = experts, group, losses
         self.sent = self.received = 0
 
     def __call__(self, hidden: Tensor, index: Tensor, weights: Tensor) -> Tensor:
@@ -58,11 +71,10 @@ class Exchange:
         chosen = index.flatten()
         order = chosen.argsort(stable=True)
         counts, sizes = self._counts(chosen)
-        ranks = self._group.size()
         going = hidden[order // index.shape[1]], weights.flatten()[order]
-        rows, shares = _Exchanged.apply(*sizes, self._group, float(ranks), *going)
+        rows, shares = _Exchanged.apply(*sizes, self._group, self._losses, *going)
         results = self._compute(rows, shares, counts)
-        (back,) = _Exchanged.apply(*reversed(sizes), self._group, 1 / ranks, results)
+        (back,) = _Exchanged.apply(*reversed(sizes), self._group, 1 / self._losses, results)
         whole = back[order.argsort()].view(*index.shape, hidden.shape[1]).sum(dim=1)
         return whole.to(hidden.dtype)
 
@@ -90,7 +102,8 @@ class Exchange:
         return self._call(rows, chosen, shares)
 
     def _call(self, rows: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
-        results: Tensor = type(self._experts).forward(_Local(self._experts), rows, chosen[:, None], shares[:, None])
+        plain = Local(self._experts, STACKS)
+        results: Tensor = type(self._experts).forward(plain, rows, chosen[:, None], shares[:, None])
         return results
 
 
@@ -100,17 +113,21 @@ def rows_by_rank(counts: Tensor, rows: int) -> list[list[int]]:
     return read
 
 
-class _Local:
-    """The experts' module with its parameters as plain tensors, for transformers' own functions."""
+class Local:
+    """A module with some parameters as plain tensors, for transformers' own functions.
 
-    def __init__(self, experts: nn.Module) -> None:
-        self._experts = experts
-        for name in STACKS:
-            parameter = getattr(experts, name)
-            setattr(self, name, parameter.to_local() if isinstance(parameter, DTensor) else parameter)
+    `gradients` is how each rank then has the gradients of these; None: as it has the parameters.
+    """
+
+    def __init__(self, module: nn.Module, names: Sequence[str], gradients: Sequence[Placement] | None = None) -> None:
+        self._module = module
+        for name in names:
+            parameter = getattr(module, name)
+            is_part = isinstance(parameter, DTensor)
+            setattr(self, name, parameter.to_local(grad_placements=gradients) if is_part else parameter)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._experts, name)
+        return getattr(self._module, name)
 
 
 class _Exchanged(torch.autograd.Function):

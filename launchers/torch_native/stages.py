@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from accelerate import init_empty_weights
 from torch import nn
-from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Shard
 from transformers import PreTrainedModel
 
@@ -20,7 +19,7 @@ from llmexp.launchers.models import assembly, building
 from llmexp.launchers.models.loss_in_chunks import Targets
 from llmexp.launchers.models.weights import WeightSource, weights_of
 from llmexp.launchers.torch_native.context_parallel import SharedSequences
-from llmexp.launchers.torch_native.tensor_parallel import TENSOR, materialize_parts
+from llmexp.launchers.torch_native.tensor_parallel import Sharers, materialize_parts
 from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.training_plan import TrainingPlan
 
@@ -38,7 +37,8 @@ class Elsewhere(nn.Module):
 class Stage(nn.Module):
     """Stage `index` of a plan's model, seeded, on `device`, with the method's atoms.
 
-    Its matrices are cut over an axis of `mesh`, and it has `shared`, a part of every sequence, where the plan says so.
+    Where the plan says so, `ranks` cut its matrices and share out its experts, and it has `shared`, a part of every
+    sequence. `mesh` has all ranks.
     """
 
     def __init__(
@@ -47,12 +47,13 @@ class Stage(nn.Module):
         index: int,
         device: torch.device,
         mesh: DeviceMesh,
+        ranks: Sharers,
         shared: SharedSequences | None = None,
     ) -> None:
         super().__init__()
         dims = plan.dims
         self.index, self.count = index, dims.pp * dims.virtual_stages
-        self._dims, self._mesh, self._tensor, self._shared = dims, mesh, mesh[TENSOR], shared
+        self._dims, self._mesh, self._ranks, self._shared = dims, mesh, ranks, shared
         self._seq_len = plan.config.data.seq_len
         self._chunks_loss = plan.config.kernels.chunked_loss and self.is_last
         with init_empty_weights(include_buffers=False):
@@ -109,7 +110,7 @@ class Stage(nn.Module):
             of_hidden: torch.Tensor = head.loss(logits, Targets.of(**targets))
             return of_hidden
         if self._dims.tp > 1:
-            logits = DTensor.from_local(logits, self._tensor, [Shard(-1)], run_check=False)
+            logits = DTensor.from_local(logits, self._ranks.matrices, [Shard(-1)], run_check=False)
         loss = self.model.loss_function(logits=logits, vocab_size=self.model.config.vocab_size, **targets)
         return loss.to_local() if isinstance(loss, DTensor) else loss
 
@@ -127,8 +128,8 @@ class Stage(nn.Module):
 
     def _fill(self, cut: PreTrainedModel, source: WeightSource, plan: TrainingPlan, device: torch.device) -> None:
         """Set `model`: the cut one with values and atoms."""
-        if plan.dims.tp > 1:
-            self.model = materialize_parts(cut, source, plan, self._tensor, device)
+        if plan.dims.tp > 1 or plan.dims.ep > 1:
+            self.model = materialize_parts(cut, source, plan, self._ranks, device)
             return
         method = assembly.method_of(plan)
         self.model = building.materialize(cut, source, device, method.techniques.quantization)
@@ -139,7 +140,7 @@ class Stage(nn.Module):
         """Return hidden states that have their whole length, from which transformers takes positions and masks."""
         if not self._dims.sequence:
             return received
-        return DTensor.from_local(received, self._tensor, [Shard(1)], run_check=False)
+        return DTensor.from_local(received, self._ranks.matrices, [Shard(1)], run_check=False)
 
     def _cut(self, whole: PreTrainedModel) -> None:
         decoder = whole.model

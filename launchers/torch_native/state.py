@@ -14,7 +14,6 @@ from transformers import PreTrainedConfig
 from llmexp.launchers.models import assembly
 from llmexp.launchers.models.fused_projections import products_that_ran
 from llmexp.launchers.models.quantize import quantized_tensors
-from llmexp.launchers.torch_native.expert_parallel import ExpertParallel
 from llmexp.launchers.torch_native.fully_sharded import SHARD
 from llmexp.launchers.torch_native.replicated import MasterCopy
 from llmexp.launchers.training.clipping import clip, gradients_of, kept_share, norm_of
@@ -59,7 +58,8 @@ class TorchState:
     def __init__(self, plan: TrainingPlan, layout: Layout) -> None:
         self.layout = layout
         self._zero_stage = assembly.method_of(plan).techniques.zero_stage
-        self._plain_copies = layout.copies_of_others if isinstance(layout, ExpertParallel) else 1
+        # Experts and all else are divided over other ranks, which a norm is made of together.
+        self._among = plan.dims.same_parameters * plan.dims.tp if plan.dims.ep > 1 else None
         self._repeated = self._ids_of_repeated()
         self._clip_norm = plan.config.optimizer.clip_norm
         self._norm: torch.Tensor | None = None
@@ -89,7 +89,7 @@ class TorchState:
         """Return the norm of the first step's gradient; None where the optimizer does not tell it."""
         if self._norm is not None:
             return float(self._norm)
-        return first_gradient_norm(self._base_optimizer, self.trainable_parameters, self._plain_copies, self._repeated)
+        return first_gradient_norm(self._base_optimizer, self.trainable_parameters, self._among, self._repeated)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Return the groups with a learning rate; ZeroRedundancyOptimizer copies its own to those that it shares."""
@@ -130,7 +130,7 @@ class TorchState:
     def _norm_of(self, held: Sequence[torch.Tensor]) -> torch.Tensor:
         """Return the norm of the whole model's gradient."""
         counted = [parameter for parameter in held if id(parameter) not in self._repeated]
-        return norm_of(gradients_of(counted), self.layout.holders, self._plain_copies)
+        return norm_of(gradients_of(counted), self.layout.holders, self._among)
 
     def _unscale(self, held: list[torch.Tensor], scale: LossScale) -> bool:
         """Undo the scale, and clip, in fp32; return True where gradients overflowed and are left."""

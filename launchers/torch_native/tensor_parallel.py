@@ -5,6 +5,7 @@ Embedding and head are cut by the vocabulary. The head's logits stay cut, and so
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from typing import Any
 
@@ -26,12 +27,22 @@ from transformers import PreTrainedModel
 from llmexp.launchers.models import assembly, building
 from llmexp.launchers.models.chunked_loss import LossHead
 from llmexp.launchers.models.weights import WeightSource, weights_of
+from llmexp.launchers.torch_native.cut_experts import Router, layers_of_experts
 from llmexp.launchers.torch_native.replicated import optimizer
+from llmexp.launchers.torch_native.shared_experts import losses_of, share_experts
 from llmexp.launchers.torch_native.wrapped import WrappedModel
 from llmexp.measure.dtypes import torch_dtype
 from llmexp.training.plan.training_plan import TrainingPlan
 
 REPLICA, TENSOR = "replica", "tensor"
+
+
+@dataclass(frozen=True)
+class Sharers:
+    """The ranks that cut matrices, and those that share out experts, where any do."""
+
+    matrices: DeviceMesh
+    experts: DeviceMesh | None = None
 
 
 class TensorParallel(WrappedModel):
@@ -45,7 +56,7 @@ class TensorParallel(WrappedModel):
         with init_empty_weights(include_buffers=False):
             model = assembly.unseeded_model(plan, device)
         self.model_class = assembly.class_name(model)
-        self.module = materialize_parts(model, weights_of(plan.config)(model), plan, mesh[TENSOR], device)
+        self.module = materialize_parts(model, weights_of(plan.config)(model), plan, Sharers(mesh[TENSOR]), device)
         self.model = self.module
         self.optimizer = optimizer(plan, assembly.trained_groups(plan, self.module), self._replicas)
 
@@ -69,16 +80,21 @@ class TensorParallel(WrappedModel):
 
 
 def materialize_parts(
-    model: PreTrainedModel, source: WeightSource, plan: TrainingPlan, ranks: DeviceMesh, device: torch.device
+    model: PreTrainedModel, source: WeightSource, plan: TrainingPlan, ranks: Sharers, device: torch.device
 ) -> Any:
     """Return a model of the meta device with the method's atoms, of which this rank holds its parts, with values."""
     module = assembly.with_atoms(model, plan, has_head=isinstance(model.get_output_embeddings(), nn.Linear))
-    cut_matrices(building.transformer(module), ranks, along_sequence=plan.dims.sequence)
+    if plan.dims.tp > 1:
+        cut_matrices(building.transformer(module), ranks.matrices, along_sequence=plan.dims.sequence)
+    if ranks.experts is not None:
+        share_experts(module, ranks.experts, losses_of(plan.dims))
     buffers = building.ExactBuffers(module)
     module.to_empty(device=device)
+    if plan.dims.tp == 1:
+        module.tie_weights()
     buffers.restore(device)
     fill_parts(module, source, torch_dtype(plan.config.precision.parameters), device)
-    assembly.compile_atom(module, assembly.method_of(plan), cut=True)
+    assembly.compile_atom(module, assembly.method_of(plan), cut=plan.dims.tp > 1)
     return module
 
 
@@ -100,6 +116,9 @@ def cut_matrices(model: PreTrainedModel, ranks: DeviceMesh, *, along_sequence: b
             input_layouts=(entered,), desired_input_layouts=(Shard(1),), use_local_output=True
         )
     found = {name: style for name in held for pattern, style in styles.items() if fnmatch(name, pattern)}
+    for name in layers_of_experts(model):
+        del found[name]
+        found[f"{name}.gate"] = Router()
     parallelize_module(model, ranks, found)
     if model.config.tie_word_embeddings:
         _tie(model.get_input_embeddings(), model.get_output_embeddings(), ranks)

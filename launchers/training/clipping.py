@@ -24,17 +24,15 @@ def gradients_of(parameters: Iterable[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def norm_of(
-    gradients: Iterable[torch.Tensor], holders: distributed.ProcessGroup | None, plain_copies: int = 1
+    gradients: Iterable[torch.Tensor], holders: distributed.ProcessGroup | None, among: int | None = None
 ) -> torch.Tensor:
     """Return the norm of all gradients, in fp32 or wider.
 
-    The ranks of `holders` hold different parameters or parts of them; None: each rank holds all. As many of them as
-    `plain_copies` hold the same of what is no DTensor.
+    The ranks of `holders` hold different parameters or parts of them; None: each rank holds all. `among` is as in
+    `copies`: how many of them have the same parameters, or parts of them.
     """
     # What several ranks hold is summed over them once.
-    squares = torch.stack(
-        [_norm(local(gradient)).square() / copies(gradient, plain_copies) for gradient in gradients]
-    ).sum()
+    squares = torch.stack([_norm(local(gradient)).square() / copies(gradient, among) for gradient in gradients]).sum()
     if holders is not None:
         on_device = squares.to("cuda") if distributed.get_backend(holders) == "nccl" else squares
         distributed.all_reduce(on_device, group=holders)

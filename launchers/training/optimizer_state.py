@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 from math import prod, sqrt
+from typing import Any
 
 import torch
 from torch import distributed, nn
@@ -32,13 +33,14 @@ def moments(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
 def first_gradient_norm(
     optimizer: torch.optim.Optimizer,
     trainable_parameters: int,
-    plain_copies: int = 1,
+    among: int | None = None,
     repeated: Container[int] = (),
 ) -> float | None:
     """Compute the norm of the whole model's gradient in the only step so far of an Adam-like optimizer.
 
     It is None for other optimizers. It is computed from the first moments (arXiv 1412.6980). All ranks have to call it,
-    each with its part. Each parameter counts once, or all count as often; ids in `repeated` are left out.
+    each with its part. Each parameter counts once, or all count as often. Ids in `repeated` are left out; `among` is as
+    in `copies`.
     """
     squares, elements = 0.0, 0.0
     for parameter, state in optimizer.state.items():
@@ -51,7 +53,7 @@ def first_gradient_norm(
             return None
         values = local(first)
         wide = torch.promote_types(values.dtype, torch.float32)
-        norm, held_by = torch.linalg.vector_norm(values, dtype=wide).item(), copies(first, plain_copies)
+        norm, held_by = torch.linalg.vector_norm(values, dtype=wide).item(), copies(first, among)
         squares += (norm / (1 - optimizer.param_groups[0]["betas"][0])) ** 2 / held_by
         elements += values.numel() / held_by
     device = "cuda" if distributed.get_backend() == "nccl" else "cpu"
@@ -67,9 +69,14 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
     return part.detach()
 
 
-def copies(tensor: torch.Tensor, plain: int = 1) -> int:
-    """Return how many ranks hold the same part of a DTensor; `plain` for any other tensor."""
-    placements = getattr(tensor, "placements", None)
+def copies(tensor: torch.Tensor, among: int | None = None) -> int:
+    """Return how many of `among` ranks hold the same part of a tensor that they all have, or have parts of.
+
+    None: those of a DTensor's own mesh, and a single one of any other tensor.
+    """
+    placements: Any = getattr(tensor, "placements", None)
     if placements is None:
-        return plain
-    return prod(tensor.device_mesh.size(axis) for axis, kind in enumerate(placements) if kind.is_replicate())  # type: ignore[attr-defined]
+        return among or 1
+    mesh = tensor.device_mesh  # type: ignore[attr-defined]
+    parts = prod(mesh.size(axis) for axis, kind in enumerate(placements) if not kind.is_replicate())
+    return int((among or mesh.size()) // parts)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 
-from llmexp.inputs.architecture.parts import Experts, Mixer, Part
+from llmexp.inputs.architecture.mixers import Attention, LatentAttention
+from llmexp.inputs.architecture.parts import Experts, Mixer, Mlp, Part
 from llmexp.inputs.shape import RankPart
 
 
@@ -35,15 +36,31 @@ class Layer:
         return sum(part.parameters for part in self.parts) + self.norm_gains
 
     def parameters_of_rank(self, part: RankPart) -> int:
-        """Return the parameters of a rank that has its share of the experts, and all else."""
+        """Return the parameters of a rank that has its share of the experts and of cut matrices, and all else."""
         experts = self.feed_forward
         every = experts.count * experts.expert.parameters if isinstance(experts, Experts) else 0
-        return self.parameters - every + self.expert_parameters_of_rank(part)
+        elsewhere = self._cut_parameters // part.tp * (part.tp - 1)
+        return self.parameters - every - elsewhere + self.expert_parameters_of_rank(part)
 
     def expert_parameters_of_rank(self, part: RankPart) -> int:
         """Return the parameters of that rank's share of the experts that a router chooses from."""
         experts = self.feed_forward
-        return experts.count // part.ep * experts.expert.parameters if isinstance(experts, Experts) else 0
+        each = experts.expert.parameters // part.etp if isinstance(experts, Experts) else 0
+        return experts.count // part.ep * each if isinstance(experts, Experts) else 0
+
+    @property
+    def cuts_evenly(self) -> bool:
+        """Tell whether tensor parallelism cuts its matrices, routed experts aside, and leaves the rest whole."""
+        mixer, rest = self.mixer, self.feed_forward
+        attends = isinstance(mixer, Attention) and not mixer.gated and mixer.vectors == mixer.norm_gains
+        routes = isinstance(rest, Experts) and not (rest.shared or rest.vectors)
+        return attends and (routes or (isinstance(rest, Mlp) and not rest.vectors))
+
+    @property
+    def _cut_parameters(self) -> int:
+        """The weights that tensor parallelism cuts where `cuts_evenly`."""
+        parts = (part for part in self.parts if not isinstance(part, Experts))
+        return sum(inputs * outputs for part in parts for inputs, outputs in part.matrices)
 
     @property
     def idle_parameters(self) -> int:
@@ -138,6 +155,17 @@ class Architecture:
         return sum(count * layer.mixer.cache_elements(seq_len) for layer, count in self.kinds.items())
 
     @property
+    def heads(self) -> set[tuple[int, int]]:
+        """The heads of queries and those of keys and values, of each kind of attention."""
+        mixers = [layer.mixer for layer in self.kinds if isinstance(layer.mixer, Attention | LatentAttention)]
+        return {(each.heads, each.kv_heads if isinstance(each, Attention) else each.heads) for each in mixers}
+
+    @property
+    def cuts_evenly(self) -> bool:
+        """Tell whether every layer does."""
+        return all(layer.cuts_evenly for layer in self.kinds)
+
+    @property
     def expert_counts(self) -> set[int]:
         """How many experts the layers that have some have."""
         return {experts.count for experts, _ in self._experts}
@@ -145,21 +173,20 @@ class Architecture:
     def parameters_of_rank(self, part: RankPart) -> int:
         """Return the parameters of the rank that holds most, where stages have layers of one kind."""
         if part.pp == 1:
-            return self.parameters - self._all_experts + self.expert_parameters_of_rank(part)
+            layers = sum(count * layer.parameters_of_rank(part) for layer, count in self.kinds.items())
+            return layers + self.ends_of_rank(part)
         (kind,) = self.kinds
         return self.num_layers // part.pp * kind.parameters_of_rank(part) + self.ends_of_rank(part)
 
     def ends_of_rank(self, part: RankPart) -> int:
         """Return the parameters of embedding, last norm and head of the rank that holds most of them."""
-        assert part.tp == 1
         if part.pp == 1:
-            return self.parameters_outside_layers
-        return max(part.stage_ends(self.embedding_parameters, self.hidden_size, tied=self.tie_embeddings))
+            return self.hidden_size + (self.parameters_outside_layers - self.hidden_size) // part.tp
+        return max(part.stage_ends(self.embedding_parameters // part.tp, self.hidden_size, tied=self.tie_embeddings))
 
     def expert_parameters_of_rank(self, part: RankPart) -> int:
         """Return the parameters of that rank's experts, shared ones aside, of which every rank has its own."""
-        assert part.tp == 1
-        return self._all_experts // (part.ep * part.pp)
+        return self._all_experts // (part.ep * part.etp * part.pp)
 
     @property
     def _all_experts(self) -> int:

@@ -7,7 +7,7 @@ from math import lcm, prod
 
 from llmexp.errors import DegreesError
 from llmexp.inputs.architecture.fields import UncountedError
-from llmexp.inputs.architecture.mixers import Attention, LatentAttention
+from llmexp.inputs.architecture.model import Architecture
 from llmexp.inputs.architecture.reading import architecture_of
 from llmexp.inputs.shape import ModelShape, RankPart, shape_of
 from llmexp.record.result import Batch
@@ -194,8 +194,14 @@ def _layers(config: TrainingConfig) -> int | None:
     """Return the number of layers; None where only the built model has it."""
     if sizes := _sizes(config):
         return sizes.num_layers
+    made = _architecture(config)
+    return made.num_layers if made else None
+
+
+def _architecture(config: TrainingConfig) -> Architecture | None:
+    """Return a model by its kinds of layers; None where only the built model has them."""
     try:
-        return architecture_of(config.model).num_layers
+        return architecture_of(config.model)
     except UncountedError:
         return None
 
@@ -227,6 +233,11 @@ def _check_tensor(config: TrainingConfig) -> None:
             "parallelism.sequence=true cuts the sequence over the tensor-parallel ranks, and parallelism.tp=1: "
             "set parallelism.tp"
         )
+    made = None if _sizes(config) else _architecture(config)
+    if made and made.cuts_evenly:
+        for size in sorted({made.vocab_size}.union(*made.heads)):
+            named = "vocab_size" if size == made.vocab_size else "heads"
+            _check_divides("tp", config.parallelism.tp, f"{named} of model={config.model.name}", size)
 
 
 def _check_sequence(config: TrainingConfig, chunks: int) -> None:
@@ -271,12 +282,8 @@ def _heads(config: TrainingConfig) -> set[tuple[int, int]]:
     """Return the heads of queries and those of keys and values, of each kind of layer; none where they are unknown."""
     if shape := shape_of(config.model):
         return {(shape.num_heads, shape.num_kv_heads)}
-    try:
-        made = architecture_of(config.model)
-    except UncountedError:
-        return set()
-    attends = [layer.mixer for layer in made.kinds if isinstance(layer.mixer, Attention | LatentAttention)]
-    return {(each.heads, each.kv_heads if isinstance(each, Attention) else each.heads) for each in attends}
+    made = _architecture(config)
+    return made.heads if made else set()
 
 
 def _schedule(config: TrainingConfig, passes: Mapping[str, Passes]) -> str | None:

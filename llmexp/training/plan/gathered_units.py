@@ -33,7 +33,7 @@ class Units:
     def of(cls, config: TrainingConfig) -> Units:
         """Return those of a rank's part of the model; none where its layers are not known."""
         degrees = config.parallelism
-        part = RankPart(degrees.tp, ep=degrees.ep)
+        part = RankPart(degrees.tp, ep=degrees.ep, etp=degrees.etp or degrees.tp)
         if shape := shape_of(config.model):
             ends, experts = shape.ends_of_rank(part), shape.expert_parameters_of_rank(part) * (part.ep > 1)
             layer = (shape.parameters_of_rank(part) - ends - experts) / shape.num_layers
@@ -48,8 +48,8 @@ class Units:
         largest, experts = max(
             (kind.parameters_of_rank(part), kind.expert_parameters_of_rank(part) * shared) for kind in made.kinds
         )
-        ends, tied = made.ends_of_rank(RankPart(pp=degrees.pp)), made.tie_embeddings and degrees.pp == 1
-        return cls(largest - experts, experts, ends, made.embedding_parameters, tied)
+        ends, tied = made.ends_of_rank(RankPart(degrees.tp, degrees.pp)), made.tie_embeddings and degrees.pp == 1
+        return cls(largest - experts, experts, ends, made.embedding_parameters // part.tp, tied)
 
 
 @dataclass(frozen=True)

@@ -139,8 +139,8 @@ def _unequal_windows(made: Architecture, config: TrainingConfig) -> str:
 def _uncut(made: Architecture, run: CountedRun) -> str:
     """Say why the state is not known: degrees that cut a model, and moments of factored optimizers."""
     matrices, layers = run.dims.cutting("matrices"), run.dims.cutting("layers")
-    if matrices or (layers and len(made.kinds) > 1):
+    if (matrices and not made.cuts_evenly) or (layers and len(made.kinds) > 1):
         degrees = ", ".join(f"{name} {size}" for name, size in (matrices | layers).items())
-        counts = "cuts Llama-like layers" if matrices else "counts stages of equal layers"
+        counts = "cuts Llama-like layers" if matrices and not made.cuts_evenly else "counts stages of equal layers"
         return f"{degrees} cuts the model, and llmexp {counts} only"
     return "" if run.moments is not None else f"the states of optimizer={run.config.optimizer.name} are unknown"

@@ -8,19 +8,59 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from cut_training import Layouts
+from cut_training import Layouts, compare_saved
 from planning import Measurement
 from small_families import DEEPSEEK, QWEN
 
 pytestmark = pytest.mark.ranks
 
+
+def schedule(name: str) -> str:
+    return f"parallelism.schedule={name} parallelism.virtual_stages=2 model.num_layers=4"
+
+
 MOE = "model=tiny-moe"
 RING, ULYSSES = (f"parallelism.ep=2 parallelism.cp=2 parallelism.cp_kind={kind}" for kind in ("ring", "ulysses"))
+TP = "parallelism.ep=2 parallelism.tp=2 parallelism.etp=1 parallelism.sequence=true"
+PP = "parallelism.ep=2 parallelism.pp=2 parallelism.dp=2"
 ROWS = {
+    "dp pp": f"{PP} {MOE}",
+    "dp pp, gpipe, F+R, padded": f"{PP} {MOE} parallelism.schedule=gpipe method=F+R data.pack=false",
+    "dp pp, RS": f"{PP} {MOE} method=RS",
+    "dp pp, tied, chunked": f"{PP} {MOE} model.tie_embeddings=true kernels.chunked_loss=true",
+    "dp pp, qwen3_moe": f"{PP} {QWEN}",
+    "dp pp, bf16_mixed": f"{PP} {MOE} precision=bf16_mixed",
+    "dp pp, interleaved": f"{PP} {MOE} {schedule('interleaved')}",
+    "dp pp, looped_bfs": f"{PP} {MOE} {schedule('looped_bfs')}",
+    "dp pp, zero_bubble": f"{PP} {MOE} {schedule('zero_bubble')}",
+    "dp pp, zbv": f"{PP} {MOE} {schedule('zbv')}",
+    "cp pp, dualpipev": f"{RING} {MOE} parallelism.pp=2 {schedule('dualpipev')}",
+    "cp pp": f"{RING} {MOE} parallelism.pp=2",
+    "cp pp, ulysses, R": f"{ULYSSES} {MOE} parallelism.pp=2 method=R",
+    "tp pp": f"{TP} {MOE} parallelism.pp=2",
+    "tp pp, chunked, tied": f"{TP} {MOE} parallelism.pp=2 model.tie_embeddings=true kernels.chunked_loss=true",
+    "dp tp pp": f"{TP} {MOE} parallelism.pp=2 parallelism.dp=2 method=F",
+    "dp tp cp pp": f"{TP} {MOE} parallelism.pp=2 parallelism.dp=2 parallelism.cp=2 method=F+R",
+    "tp": f"{TP} {MOE}",
+    "tp, F+R, padded": f"{TP} {MOE} method=F+R data.pack=false",
+    "tp, Z2": f"{TP} {MOE} method=Z2",
+    "dp tp": f"{TP} {MOE} parallelism.dp=2",
+    "dp tp, R+Z3": f"{TP} {MOE} parallelism.dp=2 method=R+Z3",
+    "dp tp, ep 4, F+Z3": f"{TP.replace('ep=2', 'ep=4')} {MOE} parallelism.dp=2 method=F+Z3",
+    "dp tp, ep 4": f"{TP.replace('ep=2', 'ep=4')} {MOE} parallelism.dp=2",
+    "tp, qwen3_moe": f"{TP} {QWEN}",
+    "tp, qwen3_moe, F+R+Z3": f"{TP} {QWEN} method=F+R+Z3",
+    "tp, chunked": f"{TP} {MOE} kernels.chunked_loss=true",
+    "tp, Z2, tied": f"{TP} {MOE} method=Z2 model.tie_embeddings=true",
+    "tp, bf16_mixed": f"{TP} {MOE} precision=bf16_mixed",
+    "tp, Z3, bf16_mixed": f"{TP} {MOE} precision=bf16_mixed method=Z3",
+    "tp cp, Z3": f"{TP} {MOE} parallelism.cp=2 method=Z3",
+    "tp cp": f"{TP} {MOE} parallelism.cp=2",
     "cp": f"{RING} {MOE}",
     "cp, ulysses, R": f"{ULYSSES} {MOE} method=R",
     "cp, F+Z2": f"{RING} {MOE} method=F+Z2",
     "cp, ulysses, F+R+Z3, padded": f"{ULYSSES} {MOE} method=F+R+Z3 data.pack=false",
+    "cp, Z3, bf16_mixed": f"{RING} {MOE} precision=bf16_mixed method=Z3",
     "dp cp": f"{RING} {MOE} parallelism.dp=2",
     "dp cp, Z3": f"{RING} {MOE} parallelism.dp=2 method=Z3",
     "cp, qwen3_moe": f"{RING} {QWEN}",
@@ -45,6 +85,17 @@ def test_ranks_compute_what_one_process_computes(observed: Measurement, name: st
     LAYOUTS.compare(observed, name)
 
 
+@pytest.mark.parametrize("name", LAYOUTS.bf16)
+def test_bf16_follows_the_curve_of_fp32(observed: Measurement, name: str) -> None:
+    LAYOUTS.compare_bf16(observed, name)
+
+
 @pytest.mark.parametrize("name", LAYOUTS.every)
 def test_every_rank_holds_what_is_planned(observed: Measurement, name: str) -> None:
     LAYOUTS.compare_state(observed, name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [f"{TP} {MOE} parallelism.dp=1", f"{RING} {MOE} parallelism.dp=1 method=Z3"])
+def test_transformers_loads_the_whole_model_that_was_saved(observe: Callable[..., Measurement], words: str) -> None:
+    compare_saved(observe, words)

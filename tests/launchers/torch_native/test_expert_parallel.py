@@ -38,6 +38,7 @@ SMALL = (
 
 
 QWEN = f"{small_families.QWEN} model.config.output_router_logits=true model.config.router_aux_loss_coef=0.1"
+TP = "parallelism.tp=2 parallelism.etp=1 parallelism.sequence=true"
 # Ranks get no token in most passes.
 FEW = "model.num_experts=32 model.experts_per_token=1 data.seq_len=8"
 # An expert a rank, which two ranks share by rows.
@@ -219,8 +220,16 @@ def test_experts_that_get_no_token_have_gradients_of_zero(alone: None, implement
         ("method=C+Z3+O", "it goes with F, R, RS, Z2, Z3, not with C, O"),
         ("task=finetune data=synthetic method=L adapter.targets=[q_proj]", "it goes with F, R, RS, Z2, Z3, not with L"),
         ("parallelism.cp=2", None),
-        ("parallelism.tp=2", "not with parallelism.tp=2: set parallelism.tp=1"),
-        ("parallelism.pp=2 batch.accumulation=2", "not with parallelism.pp=2: set parallelism.pp=1"),
+        ("parallelism.tp=2 parallelism.etp=1 parallelism.sequence=true method=F+R+Z3", None),
+        ("parallelism.tp=2", "ranks hold whole experts, and parallelism.tp=2 would cut them: set parallelism.etp=1"),
+        ("parallelism.tp=2 parallelism.etp=1", "a rank sends its part of each sequence: set parallelism.sequence=true"),
+        (
+            f"{TP} {DEEPSEEK}",
+            "with parallelism.tp=2 it takes models of architecture mixtral, qwen3_moe, not model=deep",
+        ),
+        (f"{TP} {QWEN}", "output_router_logits of config.json balances experts over whole sequences: set it to false"),
+        ("parallelism.pp=2 batch.accumulation=2 method=F+R", None),
+        ("parallelism.pp=2 batch.accumulation=2 method=Z3", "it goes with F, R, RS, not with Z3: set parallelism.pp=1"),
         ("method=Z3 parallelism.shard=1", "it has not been tried with parallelism.shard=1: leave that out"),
         ("model=gpt-oss-20b", "it takes models of architecture mixtral, qwen3_moe, deepseek_v3, not model=gpt-oss-20b"),
         ("model.target=package.Model", "it takes models of architecture mixtral, qwen3_moe, deepseek_v3, not"),
