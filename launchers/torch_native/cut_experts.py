@@ -33,4 +33,4 @@ class Router(ParallelStyle):
 
 
 def _routed(router: nn.Module, hidden: Tensor) -> Any:
-    return type(router).forward(Local(router, ("weight",), [Partial()]), hidden)  # type: ignore[arg-type]
+    return type(router).forward(Local(router, ("weight",), [Partial()]), hidden)

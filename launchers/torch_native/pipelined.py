@@ -50,12 +50,12 @@ class Pipelined:
         mesh = init_device_mesh(device.type, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
         self.ranks, self._replicas = mesh.get_group(STAGE), mesh.get_group(REPLICA)
         experts = mesh_of_experts(dims, device) if dims.ep > 1 else None
-        ranks = Sharers(mesh[TENSOR], experts[EXPERT] if experts else None)
+        ranks = Sharers(mesh[TENSOR], experts[EXPERT] if experts else None, mesh)
         self._holders = distributed.group.WORLD if experts else _holders(dims) if dims.tp > 1 else self.ranks
         self._shared = SharedSequences(plan, device) if dims.cp > 1 else None
         self._around_loss = loss_parallel if dims.tp > 1 else nullcontext
         of_rank = stages_of_rank(dims, mesh.get_local_rank(STAGE))
-        self.stages = [self.stage_class(plan, index, device, mesh, ranks, self._shared) for index in of_rank]
+        self.stages = [self.stage_class(plan, index, device, ranks, self._shared) for index in of_rank]
         self._tied = self._tie()
         self._ends = _ends(dims) if self.stages[0].is_tied and not dims.v_shaped else None
         self.module: nn.Module = nn.ModuleList(self.stages)

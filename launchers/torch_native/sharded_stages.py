@@ -51,7 +51,8 @@ class ShardedStage(Stage):
 
     def _shard(self, plan: TrainingPlan) -> None:
         axes = (REPLICA, SHARD) if plan.dims.sharers < plan.dims.same_parameters else (SHARD,)
-        options = unit_options(plan, self._mesh[axes])
+        assert self._ranks.by_axis is not None
+        options = unit_options(plan, self._ranks.by_axis[axes])
         self._layers_stay = not options["reshard_after_forward"]
         for layer in decoder_layers(self.model):
             fully_shard(layer, **options)

@@ -38,7 +38,7 @@ class Stage(nn.Module):
     """Stage `index` of a plan's model, seeded, on `device`, with the method's atoms.
 
     Where the plan says so, `ranks` cut its matrices and share out its experts, and it has `shared`, a part of every
-    sequence. `mesh` has all ranks.
+    sequence.
     """
 
     def __init__(
@@ -46,14 +46,13 @@ class Stage(nn.Module):
         plan: TrainingPlan,
         index: int,
         device: torch.device,
-        mesh: DeviceMesh,
         ranks: Sharers,
         shared: SharedSequences | None = None,
     ) -> None:
         super().__init__()
         dims = plan.dims
         self.index, self.count = index, dims.pp * dims.virtual_stages
-        self._dims, self._mesh, self._ranks, self._shared = dims, mesh, ranks, shared
+        self._dims, self._ranks, self._shared = dims, ranks, shared
         self._seq_len = plan.config.data.seq_len
         self._chunks_loss = plan.config.kernels.chunked_loss and self.is_last
         with init_empty_weights(include_buffers=False):

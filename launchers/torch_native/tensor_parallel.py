@@ -39,10 +39,11 @@ REPLICA, TENSOR = "replica", "tensor"
 
 @dataclass(frozen=True)
 class Sharers:
-    """The ranks that cut matrices, and those that share out experts, where any do."""
+    """The ranks that cut matrices, those that share out experts, where any do, and all ranks of a pipeline by axis."""
 
     matrices: DeviceMesh
     experts: DeviceMesh | None = None
+    by_axis: DeviceMesh | None = None
 
 
 class TensorParallel(WrappedModel):

@@ -238,7 +238,9 @@ class Formula:
     def _mlp(self) -> float:
         """Return the gated MLP's bytes a token, or those of the experts that the token is sent to."""
         wide = self.shape.intermediate_size / self.matrix_parts
-        into = self._gathered * self.feeds_trained("gate_proj", "up_proj")
+        # Experts read the tokens that a rank has, before it gathers any.
+        read = self.residual if self.shape.num_experts else self._gathered
+        into = read * self.feeds_trained("gate_proj", "up_proj")
         sent = self._experts_of_token()
         if self.shape.num_experts and self._fuses_as_megatron:
             # Each expert gets a copy of its tokens, and weighs what its last matrix takes.

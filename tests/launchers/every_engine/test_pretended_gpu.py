@@ -59,6 +59,8 @@ FUSED = f"kernels.fused_projections=true {LONGER}"
 RING, ULYSSES = (f"parallelism.cp=2 parallelism.cp_kind={kind}" for kind in ("ring", "ulysses"))
 # Every rank's experts get as many tokens as it has, which the host waits for in each layer.
 MOE = "model=mixtral model.num_experts=8 parallelism.ep=8"
+WHOLE = "parallelism.tp=2 parallelism.etp=1 parallelism.sequence=true"
+STAGED = "parallelism.pp=2 batch.accumulation=4"
 FOUR = "parallelism.tp=2 parallelism.pp=2 parallelism.sequence=true batch.accumulation=4"
 CUT = "parallelism.tp=2 parallelism.sequence=true"
 # Embedding and head are most of the model.
@@ -110,9 +112,22 @@ RUNS = {
     ("torch", 4, "F+Z3", f"{MIXED} {ULYSSES} {LONGER}"): 0,
     ("torch", 8, "F", f"{PURE} {MOE}"): LAYERS,
     ("torch", 8, "F+R+Z3", f"{MIXED} {MOE}"): 2 * LAYERS,
+    ("torch", 8, "F", f"{PURE} {MOE} {LONGER}"): LAYERS,
     ("torch", 8, "F+Z2", f"{MIXED} {MOE} parallelism.ep=4"): LAYERS,
     ("torch", 8, "F+Z3", f"{MIXED} {MOE} parallelism.ep=4"): LAYERS,
     ("torch", 8, "F+R+Z3", f"{TWICE} {MOE}"): 4 * LAYERS,
+    ("torch", 4, "F", f"{PURE} {MOE} {RING}"): LAYERS,
+    ("torch", 4, "F", f"{PURE} {MOE} {ULYSSES}"): LAYERS,
+    ("torch", 4, "F+Z3", f"{MIXED} {MOE} {ULYSSES}"): LAYERS,
+    ("torch", 4, "F+R+Z3", f"{MIXED} {MOE} {RING} {LONGER}"): 2 * LAYERS,
+    ("torch", 4, "F", f"{PURE} {MOE} {WHOLE}"): LAYERS,
+    ("torch", 4, "F", f"{PURE} {MOE} {WHOLE} {LONGER}"): LAYERS,
+    ("torch", 4, "F+R+Z3", f"{MIXED} {MOE} {WHOLE}"): 2 * LAYERS,
+    ("torch", 8, "F+Z2", f"{MIXED} {MOE} {WHOLE} {LONGER}"): LAYERS,
+    # Half of the layers, in four passes.
+    ("torch", 8, "F", f"{PURE} {MOE} {STAGED}"): 2 * LAYERS,
+    ("torch", 8, "F+R", f"{MIXED} {MOE} {STAGED} {LONGER}"): 4 * LAYERS,
+    ("torch", 4, "F", f"{PURE} {MOE} {STAGED} {WHOLE}"): 2 * LAYERS,
     # The first of two stages, with the embedding: it has two passes in flight.
     ("torch", 2, "F+R", f"{MIXED} {FOUR} {RING} {LONGER}"): 0,
     ("torch", 2, "F", f"{MIXED} {FOUR} {RING} {LONGER}"): 0,
@@ -238,8 +253,12 @@ EXACT = [
     for run in RUNS
     if any(each in run[3] for each in (CHUNKED, LONGER, MOE, TIED)) or (WIDE in run[3] and "Z" in run[2])
 ]
-# On a ring the plan is 7 % too high.
-ROUGH = [run for run in RUNS if CHUNKED in run[3] and RING in run[3]]
+# Of these the plan is 7 % too high on a ring, and else 6 %.
+ROUGH = [
+    run
+    for run in RUNS
+    if (CHUNKED in run[3] and RING in run[3]) or (run[0] == "deepspeed" and "keep=products" in run[3])
+]
 
 
 @pytest.mark.parametrize(
