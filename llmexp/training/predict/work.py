@@ -165,7 +165,7 @@ def work_of(plan: TrainingPlan) -> Work:
         attention_flops=tokens * layers.attention_flops(seq_len) * share if flash else 0.0,
         seq_len=seq_len,
         hidden_bytes=tokens * layers.hidden_size * count * _kept_whole(plan) * _width(element) * (not counted),
-        moved_bytes=_moved_elements(layers, tokens) * stage.share * element,
+        moved_bytes=_moved_elements(layers, tokens) * stage.share * dims.expert_tensor / dims.tp * element,
         fused=float(flash),
         compiled=float(techniques.compilation or config.kernels.liger),
         megatron=float(engine == MEGATRON),

@@ -136,6 +136,15 @@ def test_in_a_v_the_first_rank_holds_embedding_and_head(words, parameters, plan)
 MIXTRAL, EXPERTS, ROUTERS = 46_702_792_704, 32 * 8 * 3 * 4096 * 14336, 32 * 8 * 4096
 
 
+def test_a_family_with_experts_is_cut_as_a_shape_is(plan):
+    """Qwen3-30B-A3B: of each layer attention is cut, the router, two norms and those of heads are whole."""
+    words = ("parallelism.tp=2", "parallelism.etp=1", "parallelism.sequence=true", "parallelism.ep=4")
+    memory = plan("engine=torch", "model=qwen3-30b-a3b", "precision=bf16_pure", "data.seq_len=64", *words).memory
+    attention, router, experts = 2048 * 128 * (2 * 32 + 2 * 4), 2048 * 128, 128 * 3 * 2048 * 768
+    layer = attention / 2 + router + 2 * 2048 + 2 * 128 + experts / 4
+    assert memory.parameters.device == 2 * (48 * layer + 151936 * 2048 + 2048)
+
+
 @pytest.mark.parametrize(
     ("words", "bytes_on_device"),
     [

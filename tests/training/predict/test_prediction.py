@@ -292,6 +292,44 @@ def test_experts_of_a_family_travel_as_those_of_a_shape_do() -> None:
     assert work_of(make_plan(*words, "parallelism.ep=8", "hardware=h100")).expert_bytes == pytest.approx(2 * sent)
 
 
+OF_EXPERTS = {
+    *("expert_flops", "expert_rows", "expert_narrow", "expert_bytes", "expert_calls", "moved_bytes"),
+    *("tensor_bytes", "tensor_calls", "ring_bytes", "ulysses_bytes", "stage_bytes", "launched_layers", "reduced_bytes"),
+}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "parallelism.cp=2 parallelism.cp_kind=ring",
+        "parallelism.cp=2 parallelism.cp_kind=ulysses",
+        "parallelism.tp=2 parallelism.etp=1 parallelism.sequence=true",
+        "parallelism.pp=2 batch.accumulation=4",
+        "parallelism.tp=2 parallelism.etp=1 parallelism.sequence=true parallelism.cp=2 parallelism.cp_kind=ring",
+    ],
+)
+def test_torch_and_megatron_move_the_same_tokens_of_experts_beside_other_degrees(words: str) -> None:
+    common = ("model=mixtral", "hardware=h100", "precision=bf16_mixed", "method=F", "data.seq_len=4096")
+    torch, megatron = (
+        vars(work_of(make_plan(*common, "parallelism.ep=4", *words.split(), f"engine={engine}")))
+        for engine in ("torch", "megatron")
+    )
+    assert {name: torch[name] for name in OF_EXPERTS} == {name: megatron[name] for name in OF_EXPERTS}
+    assert torch["expert_bytes"] > 0
+
+
+def test_whole_experts_get_the_tokens_that_each_rank_of_tp_has() -> None:
+    """Of 4096 tokens, 2 experts of each and 4096 elements in 2 bytes, 3 of 4 ranks have other experts."""
+    words = ("engine=torch", "model=mixtral", "hardware=h100", "precision=bf16_mixed", "method=F", "data.seq_len=4096")
+    tp = ("parallelism.tp=2", "parallelism.etp=1", "parallelism.sequence=true")
+    work, sent = work_of(make_plan(*words, *tp, "parallelism.ep=4")), 4096 / 2 * 2 * 4096 * 2
+    assert work.expert_bytes == pytest.approx(2 * 32 * sent * 3 / 4)
+    assert work.moved_bytes == pytest.approx(4 * 32 * sent)
+    # Attention alone gathers and scatters; of each 2 ranks one sends half.
+    assert work.tensor_bytes == pytest.approx(2 * 32 * 4096 * 4096 * 2 / 2)
+    assert work.expert_rows == pytest.approx(4 * 2048 * 2 / 8)
+
+
 @pytest.mark.parametrize("words", [(), ("parallelism.tp=8", "parallelism.sequence=true"), ("parallelism.pp=4",)])
 def test_no_run_is_faster_than_the_peak(words) -> None:
     plan = make_plan(*MEGATRON, "batch.micro=64", "data.seq_len=4096", "batch.accumulation=64", *words)
