@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from cut_training import Layouts, compare_saved
-from planning import Measurement
+from cut_training import LAYERS, SEQ_LEN, Layouts, compare_saved, plan
+from planning import Measurement, make_plan
 from small_families import DEEPSEEK, QWEN
+
+from llmexp.training.plan.fit import activations_of
 
 pytestmark = pytest.mark.ranks
 
@@ -23,8 +25,43 @@ MOE = "model=tiny-moe"
 RING, ULYSSES = (f"parallelism.ep=2 parallelism.cp=2 parallelism.cp_kind={kind}" for kind in ("ring", "ulysses"))
 TP = "parallelism.ep=2 parallelism.tp=2 parallelism.etp=1 parallelism.sequence=true"
 PP = "parallelism.ep=2 parallelism.pp=2 parallelism.dp=2"
+# Ranks get no token in most passes.
+FEW = "model.num_experts=32 model.experts_per_token=1 data.seq_len=8"
 ROWS = {
+    "cp": f"{RING} {MOE}",
+    "cp, ulysses, R": f"{ULYSSES} {MOE} method=R",
+    "cp, F+Z2": f"{RING} {MOE} method=F+Z2",
+    "cp, ulysses, F+R+Z3, padded": f"{ULYSSES} {MOE} method=F+R+Z3 data.pack=false",
+    "cp, Z3, bf16_mixed": f"{RING} {MOE} precision=bf16_mixed method=Z3",
+    "dp cp": f"{RING} {MOE} parallelism.dp=2",
+    "dp cp, Z3": f"{RING} {MOE} parallelism.dp=2 method=Z3",
+    "cp, qwen3_moe": f"{RING} {QWEN}",
+    "cp, ulysses, qwen3_moe, R+Z3": f"{ULYSSES} {QWEN} method=R+Z3",
+    "cp, qwen3_moe, F": f"{RING} {QWEN} method=F",
+    "cp, deepseek_v3": f"{RING} {DEEPSEEK}",
+    "cp, ulysses, deepseek_v3, R+Z3": f"{ULYSSES} {DEEPSEEK} method=R+Z3",
+    "cp, ulysses, deepseek_v3, RS": f"{ULYSSES} {DEEPSEEK} method=RS",
+    "dp cp, ep 4, Z2": f"parallelism.ep=4 parallelism.dp=2 parallelism.cp=2 {MOE} method=Z2",
+    "tp": f"{TP} {MOE}",
+    "tp, few tokens": f"{TP} {MOE} {FEW}",
+    "tp, few tokens, Z3": f"{TP} {MOE} {FEW} method=Z3",
+    "tp, F+R, padded": f"{TP} {MOE} method=F+R data.pack=false",
+    "tp, Z2": f"{TP} {MOE} method=Z2",
+    "dp tp": f"{TP} {MOE} parallelism.dp=2",
+    "dp tp, R+Z3": f"{TP} {MOE} parallelism.dp=2 method=R+Z3",
+    "dp tp, ep 4, F+Z3": f"{TP.replace('ep=2', 'ep=4')} {MOE} parallelism.dp=2 method=F+Z3",
+    "dp tp, ep 4": f"{TP.replace('ep=2', 'ep=4')} {MOE} parallelism.dp=2",
+    "tp, qwen3_moe": f"{TP} {QWEN}",
+    "tp, qwen3_moe, F+R+Z3": f"{TP} {QWEN} method=F+R+Z3",
+    "tp, chunked": f"{TP} {MOE} kernels.chunked_loss=true",
+    "tp, Z2, tied": f"{TP} {MOE} method=Z2 model.tie_embeddings=true",
+    "tp, bf16_mixed": f"{TP} {MOE} precision=bf16_mixed",
+    "tp, Z3, bf16_mixed": f"{TP} {MOE} precision=bf16_mixed method=Z3",
+    "tp cp, Z3": f"{TP} {MOE} parallelism.cp=2 method=Z3",
+    "tp cp": f"{TP} {MOE} parallelism.cp=2",
     "dp pp": f"{PP} {MOE}",
+    "dp pp, few tokens": f"{PP} {MOE} {FEW}",
+    "dp pp, few tokens, zero_bubble": f"{PP} {MOE} {schedule('zero_bubble')} {FEW.replace('=8', '=16')}",
     "dp pp, gpipe, F+R, padded": f"{PP} {MOE} parallelism.schedule=gpipe method=F+R data.pack=false",
     "dp pp, RS": f"{PP} {MOE} method=RS",
     "dp pp, tied, chunked": f"{PP} {MOE} model.tie_embeddings=true kernels.chunked_loss=true",
@@ -41,38 +78,14 @@ ROWS = {
     "tp pp, chunked, tied": f"{TP} {MOE} parallelism.pp=2 model.tie_embeddings=true kernels.chunked_loss=true",
     "dp tp pp": f"{TP} {MOE} parallelism.pp=2 parallelism.dp=2 method=F",
     "dp tp cp pp": f"{TP} {MOE} parallelism.pp=2 parallelism.dp=2 parallelism.cp=2 method=F+R",
-    "tp": f"{TP} {MOE}",
-    "tp, F+R, padded": f"{TP} {MOE} method=F+R data.pack=false",
-    "tp, Z2": f"{TP} {MOE} method=Z2",
-    "dp tp": f"{TP} {MOE} parallelism.dp=2",
-    "dp tp, R+Z3": f"{TP} {MOE} parallelism.dp=2 method=R+Z3",
-    "dp tp, ep 4, F+Z3": f"{TP.replace('ep=2', 'ep=4')} {MOE} parallelism.dp=2 method=F+Z3",
-    "dp tp, ep 4": f"{TP.replace('ep=2', 'ep=4')} {MOE} parallelism.dp=2",
-    "tp, qwen3_moe": f"{TP} {QWEN}",
-    "tp, qwen3_moe, F+R+Z3": f"{TP} {QWEN} method=F+R+Z3",
-    "tp, chunked": f"{TP} {MOE} kernels.chunked_loss=true",
-    "tp, Z2, tied": f"{TP} {MOE} method=Z2 model.tie_embeddings=true",
-    "tp, bf16_mixed": f"{TP} {MOE} precision=bf16_mixed",
-    "tp, Z3, bf16_mixed": f"{TP} {MOE} precision=bf16_mixed method=Z3",
-    "tp cp, Z3": f"{TP} {MOE} parallelism.cp=2 method=Z3",
-    "tp cp": f"{TP} {MOE} parallelism.cp=2",
-    "cp": f"{RING} {MOE}",
-    "cp, ulysses, R": f"{ULYSSES} {MOE} method=R",
-    "cp, F+Z2": f"{RING} {MOE} method=F+Z2",
-    "cp, ulysses, F+R+Z3, padded": f"{ULYSSES} {MOE} method=F+R+Z3 data.pack=false",
-    "cp, Z3, bf16_mixed": f"{RING} {MOE} precision=bf16_mixed method=Z3",
-    "dp cp": f"{RING} {MOE} parallelism.dp=2",
-    "dp cp, Z3": f"{RING} {MOE} parallelism.dp=2 method=Z3",
-    "cp, qwen3_moe": f"{RING} {QWEN}",
-    "cp, ulysses, qwen3_moe, R+Z3": f"{ULYSSES} {QWEN} method=R+Z3",
-    "cp, qwen3_moe, F": f"{RING} {QWEN} method=F",
-    "cp, deepseek_v3": f"{RING} {DEEPSEEK}",
-    "cp, ulysses, deepseek_v3, R+Z3": f"{ULYSSES} {DEEPSEEK} method=R+Z3",
-    "cp, ulysses, deepseek_v3, RS": f"{ULYSSES} {DEEPSEEK} method=RS",
-    "dp cp, ep 4, Z2": f"parallelism.ep=4 parallelism.dp=2 parallelism.cp=2 {MOE} method=Z2",
 }
-QUICK = {*ROWS}
-LAYOUTS = Layouts(ROWS, QUICK, QUICK)
+QUICK = {"cp, ulysses, F+R+Z3, padded", "tp", "dp tp, R+Z3", "cp pp, ulysses, R"}
+SWEEP = {
+    *("cp, ulysses, R", "cp, Z3, bf16_mixed", "dp cp", "cp, qwen3_moe, F", "cp, ulysses, deepseek_v3, RS"),
+    *("tp, few tokens", "dp tp", "dp tp, ep 4", "tp, qwen3_moe", "tp, Z3, bf16_mixed", "tp cp, Z3"),
+    *("dp pp, RS", "dp pp, looped_bfs", "dp pp, zero_bubble", "cp pp", "tp pp"),
+}
+LAYOUTS = Layouts(ROWS, QUICK, {*ROWS} - SWEEP)
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +106,42 @@ def test_bf16_follows_the_curve_of_fp32(observed: Measurement, name: str) -> Non
 @pytest.mark.parametrize("name", LAYOUTS.every)
 def test_every_rank_holds_what_is_planned(observed: Measurement, name: str) -> None:
     LAYOUTS.compare_state(observed, name)
+
+
+SENT = {"cp": ROWS["cp"], "tp": ROWS["tp"], "tp, Z3": f"{TP} {MOE} method=Z3"}
+
+
+def test_a_rank_sends_the_tokens_of_its_part_to_experts_of_others(observe: Callable[..., Measurement]) -> None:
+    for name, words in SENT.items():
+        made = plan(f"{words} parallelism.dp=1")
+        ranks = observe({name: made}, 2, "methods_worker")[name]
+        sent, received = ([rank["what_ran"][f"expert_tokens_{way}"] for rank in ranks] for way in ("sent", "received"))
+        assert sent == received[::-1]
+        assert all(0 < count < 2 * SEQ_LEN // 2 * LAYERS for count in sent)
+        assert {tuple(rank["positions"]) for rank in ranks} == {(SEQ_LEN // 2,)}
+
+
+LIVING = {
+    "cp": f"{RING} {MOE}",
+    "cp, ulysses, F": f"{ULYSSES} {MOE} method=F",
+    "tp": f"{TP} {MOE}",
+    "tp, F": f"{TP} {MOE} method=F",
+}
+
+
+@pytest.mark.slow
+def test_what_lives_after_forward_is_what_is_planned(observe: Callable[..., Measurement]) -> None:
+    """Both ranks together, as one gets more tokens than the other."""
+    long = ("engine=torch", "hardware=cpu", "precision=fp32", "data=synthetic", "data.seq_len=512", "batch.micro=2")
+    plans = {name: make_plan(*long, "parallelism.dp=1", *words.split()) for name, words in LIVING.items()}
+    for name, ranks in observe(plans, 2, "living_worker").items():
+        made = plans[name]
+        computing, memory = activations_of(made, made.batch.micro), made.memory
+        assert computing is not None
+        assert memory is not None
+        living = sum(rank["living"]["forward"] for rank in ranks) / len(ranks)
+        state = memory.parameters.device + memory.optimizer.device + memory.standing_gradients
+        assert living == pytest.approx(state + computing.kept, rel=0.05), name
 
 
 @pytest.mark.slow
