@@ -27,6 +27,7 @@ TP = "parallelism.ep=2 parallelism.tp=2 parallelism.etp=1 parallelism.sequence=t
 PP = "parallelism.ep=2 parallelism.pp=2 parallelism.dp=2"
 # Ranks get no token in most passes.
 FEW = "model.num_experts=32 model.experts_per_token=1 data.seq_len=8"
+# Measured: 1.3e-7 of losses, 3e-7 of gradient norms.
 ROWS = {
     "cp": f"{RING} {MOE}",
     "cp, ulysses, R": f"{ULYSSES} {MOE} method=R",
