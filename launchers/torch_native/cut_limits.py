@@ -45,8 +45,9 @@ def _beyond(config: TrainingConfig, degree: str, *, shares: bool) -> dict[str, b
     atoms = [atom.code for atom in Method.parse(config.method, config.task.name).atoms]
     beyond = [code for code in atoms if code not in methods]
     taken = f"it takes models of architecture {', '.join(architectures)}"
+    instead = ": set parallelism.ep, which shares out its experts" * (degree == "tp" and name in CUT_WITH_EXPERTS)
     return own_code(model) | {
-        f"{taken}, not model={model.name} ({name})": name not in architectures or bool(model.target),
+        f"{taken}, not model={model.name} ({name}){instead}": name not in architectures or bool(model.target),
         f"{taken} without biases, and config.json of model={model.name} has some, or no architectures": not counted,
         f"it goes with {', '.join(methods)}, not with {', '.join(beyond)}": bool(beyond),
     }

@@ -118,6 +118,7 @@ def test_ranks_compute_what_one_rank_computes(observe: Callable[..., Measurement
     ("kind", "words", "reason"),
     [
         ("qwen3_moe", "parallelism.tp=2", "it takes models of architecture llama, mistral, qwen3, not model=qwen3_moe"),
+        ("mixtral", "parallelism.tp=2", "(mixtral): set parallelism.ep, which shares out its experts"),
         ("mistral", "parallelism.cp=2", "not model=mistral (mistral)"),
         ("windows", "parallelism.cp=2", "it has no windows, and one of model=windows ends within data.seq_len=48"),
         ("windows", "parallelism.cp=2 parallelism.cp_kind=ulysses", "it has no windows, and one of model=windows ends"),
