@@ -40,7 +40,7 @@ def unknown_activations(
         or techniques.compilation,
         "these layers with kernels.liger": config.kernels.liger,
         "these layers with memory.activation_offload": config.memory.activation_offload,
-        "these layers with these degrees": dims.world_size > dims.dp,
+        "these layers with these degrees": dims.world_size > dims.dp * dims.cp,
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
 
@@ -55,12 +55,14 @@ def activations_of_folder(
         return None
     if unknown_activations(made, config, techniques, dims):
         return None
-    return family_activations(made, config, techniques, micro)
+    return family_activations(made, config, techniques, dims, micro)
 
 
-def family_activations(made: Architecture, config: TrainingConfig, techniques: Techniques, micro: int) -> Activations:
+def family_activations(
+    made: Architecture, config: TrainingConfig, techniques: Techniques, dims: ParallelDims, micro: int
+) -> Activations:
     """Return the bytes of a rank's activations with `micro` sequences a pass, where they are known."""
-    formula = FamilyFormula(made, config, techniques, micro)
+    formula = FamilyFormula(made, config, techniques, dims, micro)
     layers = {layer: formula.kept(layer) for layer in made.kinds}
     head, of_loss = formula.head()
     outside = head + formula.shared()
@@ -87,6 +89,7 @@ class FamilyFormula:
     made: Architecture
     config: TrainingConfig
     techniques: Techniques
+    dims: ParallelDims
     micro: int
 
     @property
@@ -101,8 +104,13 @@ class FamilyFormula:
 
     @property
     def tokens(self) -> int:
-        """Tokens of a micro batch."""
-        return self.micro * self.config.data.seq_len
+        """Tokens of a micro batch on one rank: context parallelism cuts every sequence."""
+        return self.micro * self.config.data.seq_len // self.dims.cp
+
+    @property
+    def fused(self) -> bool:
+        """Tell whether attention keeps no scores: neither F's kernels do nor a ring, which has a block at a time."""
+        return self.techniques.flash_attention or self.dims.cp_kind == "ring"
 
     @property
     def residual(self) -> int:
@@ -139,8 +147,10 @@ class FamilyFormula:
         """Return softmax's two gradients where they exist; the copy of its result is gone by then."""
         if self.techniques.flash_attention:
             return 0.0
+        # A ring computes a block again for each rank.
+        blocks = self.dims.cp if self.fused else 1
         sizes = 2 * self.element if _sinks(mixer) else 2 * FP32 - (0 if self.element == FP32 else self.element)
-        return self.tokens * self._scores(mixer) * sizes
+        return self.tokens * self._scores(mixer) * sizes / blocks
 
     def _of_products(self, part: parts.Part | None) -> float:
         """Return the gradients of an MLP's products, or of the weighted results of experts."""
@@ -170,12 +180,14 @@ class FamilyFormula:
         width = max(_rotated(layer.mixer) for layer in self.made.kinds)
         size = FP32 if self.family.rotary_in_fp32 else self.element
         tables = 2 * width * size * self.family.rotary_tables
-        return self.config.data.seq_len * (tables + INDEX) + self.tokens * INDEX
+        # A rank tells the positions of its part of each sequence, else they are the same for all.
+        positions = self.tokens if self.dims.cp > 1 else self.config.data.seq_len
+        return positions * (tables + INDEX) + self.tokens * INDEX
 
     def masks(self) -> float:
         """Return the bytes of the masks, one for each reach, which layers that attend again share."""
         reaches = {layer.mixer.reach for layer in self.made.kinds if layer.mixer.reach}
-        unfused = not self.techniques.flash_attention
+        unfused = not self.techniques.flash_attention and self.dims.cp == 1
         return len(reaches) * self.tokens * self.config.data.seq_len * self.element * unfused
 
     def _norm(self, width: int, rows: int = 1) -> float:
@@ -198,7 +210,9 @@ class FamilyFormula:
         normed = self._norm(queries + keys, rows) if mixer.norm_gains else 0.0
         # The gate, and what it multiplies.
         normed += 2 * queries * self.element if mixer.gated else 0
-        if not self.techniques.flash_attention:
+        # The result of ranks that share sequences is copied, into the layout of the next product.
+        normed += queries * self.element * (self.dims.cp > 1)
+        if not self.fused:
             # Keys and values are repeated for every query head of their group.
             view = queries + keys if self.family.values_in_fused and mixer.heads == mixer.kv_heads else 0
             operands = mixer.hidden + 4 * queries + self._of_view(view)
@@ -213,7 +227,7 @@ class FamilyFormula:
         norms = sum(self._norm(rank) for rank in ranks)
         operands = 2 * mixer.heads * (mixer.plain_dim + mixer.rotary_dim + mixer.value_dim)
         operands += mixer.hidden + sum(ranks)
-        if not self.techniques.flash_attention:
+        if not self.fused:
             operands += self._of_view(mixer.heads * mixer.plain_dim)
             return norms + operands * self.element + self._attended(mixer)
         # Values stay a view of one product with a part of the keys, and the result's layout is copied.

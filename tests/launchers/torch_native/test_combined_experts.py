@@ -127,6 +127,12 @@ LIVING = {
     "cp, ulysses, F": f"{ULYSSES} {MOE} method=F",
     "tp": f"{TP} {MOE}",
     "tp, F": f"{TP} {MOE} method=F",
+    "cp, qwen3_moe": f"{RING} {QWEN}",
+    "cp, ulysses, qwen3_moe, F": f"{ULYSSES} {QWEN} method=F",
+    "cp, ulysses, qwen3_moe": f"{ULYSSES} {QWEN}",
+    "cp, qwen3_moe, R": f"{RING} {QWEN} method=R",
+    "cp, deepseek_v3": f"{RING} {DEEPSEEK}",
+    "cp, ulysses, deepseek_v3": f"{ULYSSES} {DEEPSEEK}",
 }
 
 
