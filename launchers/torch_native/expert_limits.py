@@ -24,7 +24,6 @@ def unshared_experts(config: TrainingConfig, dims: ParallelDims) -> str | None:
     known = name in ARCHITECTURES and not model.target
     atoms = [atom.code for atom in Method.parse(config.method, config.task.name).atoms]
     beyond = [code for code in atoms if code not in METHODS]
-    staged = [code for code in atoms if code in ("Z2", "Z3")] * (dims.pp > 1)
     takes = f"it takes models of architecture {', '.join(ARCHITECTURES)}, not model={model.name} ({name})"
     tp, whole = f"parallelism.tp={dims.tp}", "parallelism.etp=1"
     said = {} if isinstance(model, SizedModel) else config_of(model) or {}
@@ -39,9 +38,6 @@ def unshared_experts(config: TrainingConfig, dims: ParallelDims) -> str | None:
         ),
         "output_router_logits of config.json balances experts over whole sequences: set it to false": (
             dims.tp > 1 and bool(said.get("output_router_logits"))
-        ),
-        f"with parallelism.pp={dims.pp} it goes with F, R, RS, not with {', '.join(staged)}: set parallelism.pp=1": (
-            bool(staged)
         ),
         f"it has not been tried with parallelism.shard={dims.shard}: leave that out": dims.shard is not None,
         f"it goes with {', '.join(METHODS)}, not with {', '.join(beyond)}": bool(beyond),

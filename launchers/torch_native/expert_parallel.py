@@ -9,16 +9,15 @@ import torch
 from accelerate import init_empty_weights
 from torch import Tensor, distributed, nn
 from torch.distributed import ProcessGroup
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 
 from llmexp.launchers.models import assembly
 from llmexp.launchers.models.weights import weights_of
 from llmexp.launchers.torch_native.replicated import optimizer
-from llmexp.launchers.torch_native.shared_experts import EXPERT
+from llmexp.launchers.torch_native.shared_experts import EXPERT, mesh_of_experts
 from llmexp.launchers.torch_native.tensor_parallel import REPLICA, TENSOR, Sharers, materialize_parts, settled
 from llmexp.launchers.torch_native.wrapped import WrappedModel
-from llmexp.training.plan.dims import ParallelDims
 from llmexp.training.plan.training_plan import TrainingPlan
 
 
@@ -32,12 +31,12 @@ class ExpertParallel(WrappedModel):
         dims = plan.dims
         super().__init__(plan)
         mesh = init_device_mesh(device.type, (dims.same_parameters, dims.tp), mesh_dim_names=(REPLICA, TENSOR))
-        experts = mesh_of_experts(dims, device)
+        experts = mesh_of_experts(dims, device, REPLICA)
         with init_empty_weights(include_buffers=False):
             model = assembly.unseeded_model(plan, device)
         self.model_class = assembly.class_name(model)
         source = weights_of(plan.config)(model)
-        self.module = materialize_parts(model, source, plan, Sharers(mesh[TENSOR], experts[EXPERT]), device)
+        self.module = materialize_parts(model, source, plan, Sharers(mesh[TENSOR], experts), device)
         self.model = self.module
         # torch's fused update takes parameters of one kind at a time.
         shared, others = by_kind(assembly.trained(self.module))
@@ -61,12 +60,6 @@ class ExpertParallel(WrappedModel):
     def holders(self) -> ProcessGroup | None:
         """Return all ranks: experts and all else are divided over different ones."""
         return distributed.group.WORLD
-
-
-def mesh_of_experts(dims: ParallelDims, device: torch.device) -> DeviceMesh:
-    """Return the ranks by their stage and by the experts that they hold, those with different ones nearest."""
-    sizes, names = (dims.pp, dims.same_experts, dims.ep), ("stage", REPLICA, EXPERT)
-    return init_device_mesh(device.type, sizes, mesh_dim_names=names)
 
 
 def by_kind(parameters: Iterable[nn.Parameter]) -> tuple[list[nn.Parameter], list[nn.Parameter]]:

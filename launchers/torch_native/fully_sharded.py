@@ -20,7 +20,7 @@ from llmexp.errors import ConfigError
 from llmexp.launchers.models import assembly, building
 from llmexp.launchers.models.compiled import decoder_layers
 from llmexp.launchers.models.weights import weights_of
-from llmexp.launchers.torch_native.shared_experts import EXPERT, experts_of, losses_of, share_experts
+from llmexp.launchers.torch_native.shared_experts import EXPERT, experts_of, losses_of, mesh_of_experts, share_experts
 from llmexp.launchers.torch_native.tensor_parallel import REPLICA, TENSOR, cut_matrices, fill_parts
 from llmexp.launchers.torch_native.wrapped import WrappedModel
 from llmexp.launchers.training.optimizer_state import local
@@ -51,7 +51,7 @@ class FullySharded(WrappedModel):
         if plan.dims.tp > 1:
             cut_matrices(building.transformer(self.module), self._mesh[TENSOR], along_sequence=plan.dims.sequence)
         if plan.dims.ep > 1:
-            self._experts = _mesh_of_experts(plan.dims, device)
+            self._experts = mesh_of_experts(plan.dims, device, SHARD)
             share_experts(self.module, self._experts[EXPERT], losses_of(plan.dims))
         buffers = building.ExactBuffers(self.module)
         self._shard()
@@ -93,18 +93,18 @@ class FullySharded(WrappedModel):
             options["offload_policy"] = CPUOffloadPolicy(**self._options["cpu_offload"])
         for layer in layers:
             if self._plan.dims.ep > 1:
-                self._shard_experts(layer, options)
+                shard_experts(layer, self._experts[SHARD], options)
             fully_shard(layer, **options)
         # The rest is needed last in forward and first in backward, so it stays gathered in between.
         fully_shard(self.module, **{**options, "reshard_after_forward": False})
 
-    def _shard_experts(self, layer: nn.Module, options: dict[str, Any]) -> None:
-        """Partition a layer's experts over the ranks that hold the same ones; a token's weights keep their dtype."""
-        policy = replace(options["mp_policy"], cast_forward_inputs=False)
-        placement = partial(_evenly, self._plan.dims.same_experts)
-        of_experts = {"mesh": self._experts[SHARD], "mp_policy": policy, "shard_placement_fn": placement}
-        for experts in experts_of(layer):
-            fully_shard(experts, **options | of_experts)
+
+def shard_experts(layer: nn.Module, same: DeviceMesh, options: dict[str, Any]) -> None:
+    """Partition a layer's experts over the ranks that hold the `same` ones; a token's weights keep their dtype."""
+    policy = replace(options["mp_policy"], cast_forward_inputs=False)
+    of_experts = {"mesh": same, "mp_policy": policy, "shard_placement_fn": partial(_evenly, same.size())}
+    for experts in experts_of(layer):
+        fully_shard(experts, **options | of_experts)
 
 
 def unit_options(plan: TrainingPlan, ranks: DeviceMesh) -> dict[str, Any]:
@@ -124,11 +124,6 @@ def _mesh(dims: ParallelDims, device: torch.device) -> DeviceMesh:
     sizes = {REPLICA: dims.same_parameters // dims.sharers, SHARD: dims.sharers, TENSOR: dims.tp}
     sizes = {name: size for name, size in sizes.items() if size > 1 or name == SHARD}
     return init_device_mesh(device.type, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
-
-
-def _mesh_of_experts(dims: ParallelDims, device: torch.device) -> DeviceMesh:
-    """Return the ranks by the experts that they hold, those with different ones nearest to each other."""
-    return init_device_mesh(device.type, (dims.same_experts, dims.ep), mesh_dim_names=(SHARD, EXPERT))
 
 
 def _evenly(ranks: int, parameter: nn.Parameter) -> Shard | None:

@@ -20,9 +20,9 @@ from transformers import PreTrainedConfig
 from llmexp.launchers.models import assembly
 from llmexp.launchers.models.chunked_loss import chunks_that_ran
 from llmexp.launchers.torch_native.context_parallel import SharedSequences
-from llmexp.launchers.torch_native.expert_parallel import add_up, by_kind, gradients_of, mesh_of_experts
+from llmexp.launchers.torch_native.expert_parallel import add_up, by_kind, gradients_of
 from llmexp.launchers.torch_native.replicated import optimizer
-from llmexp.launchers.torch_native.shared_experts import EXPERT, exchanged_tokens
+from llmexp.launchers.torch_native.shared_experts import exchanged_tokens, mesh_of_experts
 from llmexp.launchers.torch_native.stages import Stage, stages_of_rank
 from llmexp.launchers.torch_native.state import TorchState
 from llmexp.launchers.torch_native.tensor_parallel import REPLICA, TENSOR, Sharers
@@ -41,6 +41,8 @@ class Pipelined:
 
     offloads = False
     stage_class: type[Stage] = Stage
+    same_experts = REPLICA
+    """The axis of the ranks that hold the same experts of a stage."""
 
     def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
         dims = plan.dims
@@ -49,8 +51,8 @@ class Pipelined:
         sizes = self._sizes(dims)
         mesh = init_device_mesh(device.type, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
         self.ranks, self._replicas = mesh.get_group(STAGE), mesh.get_group(REPLICA)
-        experts = mesh_of_experts(dims, device) if dims.ep > 1 else None
-        ranks = Sharers(mesh[TENSOR], experts[EXPERT] if experts else None, mesh)
+        experts = mesh_of_experts(dims, device, self.same_experts) if dims.ep > 1 else None
+        ranks = Sharers(mesh[TENSOR], experts, mesh)
         self._holders = distributed.group.WORLD if experts else _holders(dims) if dims.tp > 1 else self.ranks
         self._shared = SharedSequences(plan, device) if dims.cp > 1 else None
         self._around_loss = loss_parallel if dims.tp > 1 else nullcontext
@@ -65,7 +67,7 @@ class Pipelined:
         groups: Any = self.trained
         if experts:
             shared, others = by_kind(self.trained)
-            self._added = [(others, self._replicas), (shared, experts.get_group(REPLICA))]
+            self._added = [(others, self._replicas), (shared, experts.get_group(self.same_experts))]
             groups = [{"params": others}, {"params": shared}]
         self.optimizer = self._optimizer(groups)
         self.schedule = self._schedule()

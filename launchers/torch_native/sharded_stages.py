@@ -1,5 +1,7 @@
 """A pipeline whose stages FSDP2 shards: each decoder layer is a unit, and the rest of a stage another.
 
+Experts that ranks share are a unit of their layer.
+
 Gradients are partitioned in every pass. Torch's schedules (2.13) know FSDP2 and would keep whole ones to the end of a
 step, and parameters gathered: so they are not shown it.
 """
@@ -17,8 +19,9 @@ from transformers import PreTrainedModel
 from llmexp.launchers.models import assembly, building
 from llmexp.launchers.models.compiled import decoder_layers
 from llmexp.launchers.models.weights import WeightSource
-from llmexp.launchers.torch_native.fully_sharded import SHARD, unit_options
+from llmexp.launchers.torch_native.fully_sharded import SHARD, shard_experts, unit_options
 from llmexp.launchers.torch_native.pipelined import STAGE, Pipelined
+from llmexp.launchers.torch_native.shared_experts import EXPERT, losses_of, share_experts
 from llmexp.launchers.torch_native.stages import Stage
 from llmexp.launchers.torch_native.tensor_parallel import REPLICA, TENSOR, cut_matrices, fill_parts
 from llmexp.measure.dtypes import torch_dtype
@@ -42,6 +45,8 @@ class ShardedStage(Stage):
         self.model = assembly.with_atoms(cut, plan, has_head=self.is_last)
         if plan.dims.tp > 1:
             cut_matrices(self.model, self._ranks.matrices, along_sequence=plan.dims.sequence)
+        if self._ranks.experts is not None:
+            share_experts(self.model, self._ranks.experts[EXPERT], losses_of(plan.dims))
         buffers = building.ExactBuffers(self.model)
         self._shard(plan)
         self.model.to_empty(device=device)
@@ -55,6 +60,8 @@ class ShardedStage(Stage):
         options = unit_options(plan, self._ranks.by_axis[axes])
         self._layers_stay = not options["reshard_after_forward"]
         for layer in decoder_layers(self.model):
+            if self._ranks.experts is not None:
+                shard_experts(layer, self._ranks.experts[SHARD], options)
             fully_shard(layer, **options)
         fully_shard(self, **options | {"reshard_after_forward": False})
 
@@ -86,6 +93,7 @@ class ShardedPipeline(Pipelined):
     """The parts of one rank's stages, and their optimizer."""
 
     stage_class = ShardedStage
+    same_experts = SHARD
 
     @property
     def holders(self) -> distributed.ProcessGroup:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, distributed, nn
 from torch.distributed import ProcessGroup
-from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Placement, Shard
 
 from llmexp.record.what_ran import WhatRan
@@ -35,12 +35,21 @@ def share_experts(model: nn.Module, ranks: DeviceMesh, losses: float | None = No
         module.forward = Exchange(module, ranks.get_group(), losses or ranks.size())
 
 
+def mesh_of_experts(dims: ParallelDims, device: torch.device, same: str) -> DeviceMesh:
+    """Return the ranks by their stage, by the experts that they hold, and by those that they do not: the nearest ones.
+
+    `same` is the name of the axis of ranks with the same experts.
+    """
+    sizes, names = (dims.pp, dims.same_experts, dims.ep), ("stage", same, EXPERT)
+    return init_device_mesh(device.type, sizes, mesh_dim_names=names)
+
+
 def losses_of(dims: ParallelDims) -> float:
     """Return how many of the ranks that share out experts have losses of their own, of which a step's is the mean.
 
-    Those that cut matrices have one loss together. A pipeline divides its losses itself.
+    Those that cut matrices have one loss together.
     """
-    return 1.0 if dims.pp > 1 else dims.ep * dims.expert_tensor / dims.tp
+    return dims.same_parameters / dims.same_experts
 
 
 def experts_of(model: nn.Module) -> Iterator[nn.Module]:

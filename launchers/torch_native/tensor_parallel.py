@@ -29,7 +29,7 @@ from llmexp.launchers.models.chunked_loss import LossHead
 from llmexp.launchers.models.weights import WeightSource, weights_of
 from llmexp.launchers.torch_native.cut_experts import Router, layers_of_experts
 from llmexp.launchers.torch_native.replicated import optimizer
-from llmexp.launchers.torch_native.shared_experts import losses_of, share_experts
+from llmexp.launchers.torch_native.shared_experts import EXPERT, losses_of, share_experts
 from llmexp.launchers.torch_native.wrapped import WrappedModel
 from llmexp.measure.dtypes import torch_dtype
 from llmexp.training.plan.training_plan import TrainingPlan
@@ -39,7 +39,7 @@ REPLICA, TENSOR = "replica", "tensor"
 
 @dataclass(frozen=True)
 class Sharers:
-    """The ranks that cut matrices, those that share out experts, where any do, and all ranks of a pipeline by axis."""
+    """The ranks that cut matrices, all ranks by their experts, where any share these, and all of a pipeline by axis."""
 
     matrices: DeviceMesh
     experts: DeviceMesh | None = None
@@ -88,7 +88,8 @@ def materialize_parts(
     if plan.dims.tp > 1:
         cut_matrices(building.transformer(module), ranks.matrices, along_sequence=plan.dims.sequence)
     if ranks.experts is not None:
-        share_experts(module, ranks.experts, losses_of(plan.dims))
+        # A pipeline divides its losses itself.
+        share_experts(module, ranks.experts[EXPERT], 1.0 if plan.dims.pp > 1 else losses_of(plan.dims))
     buffers = building.ExactBuffers(module)
     module.to_empty(device=device)
     if plan.dims.tp == 1:

@@ -34,4 +34,5 @@ def observe(plan: TrainingPlan, training: Any, device: torch.device) -> dict[str
     samples = [json.loads(line) for line in file.getvalue().splitlines()]
     told = {name: [sample[name] for sample in samples] for name in ("loss", "lr", "gradient_norm")}
     state = {kind: size.device for kind, size in watch.count.state.items()}
-    return told | {"first": first, "state": state, "compiled_graphs": Compilation.so_far().graphs - before}
+    graphs = Compilation.so_far().graphs - before
+    return told | {"first": first, "state": state, "compiled_graphs": graphs, "what_ran": training.what_ran()}

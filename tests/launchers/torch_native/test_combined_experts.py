@@ -25,6 +25,8 @@ MOE = "model=tiny-moe"
 RING, ULYSSES = (f"parallelism.ep=2 parallelism.cp=2 parallelism.cp_kind={kind}" for kind in ("ring", "ulysses"))
 TP = "parallelism.ep=2 parallelism.tp=2 parallelism.etp=1 parallelism.sequence=true"
 PP = "parallelism.ep=2 parallelism.pp=2 parallelism.dp=2"
+# Two ranks share the same experts of a stage.
+PP_4 = f"{PP.replace('dp=2', 'dp=4')} parallelism.schedule=gpipe"
 # Ranks get no token in most passes.
 FEW = "model.num_experts=32 model.experts_per_token=1 data.seq_len=8"
 # Measured: 1.3e-7 of losses, 3e-7 of gradient norms.
@@ -79,12 +81,32 @@ ROWS = {
     "tp pp, chunked, tied": f"{TP} {MOE} parallelism.pp=2 model.tie_embeddings=true kernels.chunked_loss=true",
     "dp tp pp": f"{TP} {MOE} parallelism.pp=2 parallelism.dp=2 method=F",
     "dp tp cp pp": f"{TP} {MOE} parallelism.pp=2 parallelism.dp=2 parallelism.cp=2 method=F+R",
+    "dp pp, Z3": f"{PP} {MOE} method=Z3",
+    "dp pp, Z2": f"{PP} {MOE} method=Z2",
+    "dp pp, interleaved, Z3": f"{PP} {MOE} {schedule('interleaved')} method=Z3",
+    "dp pp, interleaved, R+Z2, tied": f"{PP} {MOE} {schedule('interleaved')} method=R+Z2 model.tie_embeddings=true",
+    "dp pp, gpipe, F+R+Z3, padded": f"{PP} {MOE} parallelism.schedule=gpipe method=F+R+Z3 data.pack=false",
+    "dp pp, few tokens, Z3": f"{PP} {MOE} {FEW} method=Z3",
+    "dp pp, qwen3_moe, Z3": f"{PP} {QWEN} method=Z3",
+    "dp pp, Z3, bf16_mixed": f"{PP} {MOE} precision=bf16_mixed method=Z3",
+    "dp 4 pp, gpipe, Z3": f"{PP_4} {MOE} method=Z3",
+    "dp 4 pp, gpipe, qwen3_moe, Z2": f"{PP_4} {QWEN} method=Z2",
+    "cp pp, Z3": f"{RING} {MOE} parallelism.pp=2 method=Z3",
+    "cp pp, ulysses, qwen3_moe, F+Z2": f"{ULYSSES} {QWEN} parallelism.pp=2 method=F+Z2",
+    "dp cp pp, interleaved, Z3": f"{RING} {MOE} parallelism.pp=2 parallelism.dp=2 {schedule('interleaved')} method=Z3",
+    "dp cp pp, Z2": f"{RING} {MOE} parallelism.pp=2 parallelism.dp=2 method=Z2",
+    "tp pp, Z3": f"{TP} {MOE} parallelism.pp=2 method=Z3",
+    "tp pp, Z2, chunked": f"{TP} {MOE} parallelism.pp=2 method=Z2 kernels.chunked_loss=true",
+    "tp pp, qwen3_moe, F+R+Z3": f"{TP} {QWEN} parallelism.pp=2 method=F+R+Z3",
+    "dp tp pp, ep 4, Z2": f"{TP.replace('ep=2', 'ep=4')} {MOE} parallelism.pp=2 parallelism.dp=2 method=Z2",
+    "dp tp pp, interleaved, Z3": f"{TP} {MOE} parallelism.pp=2 parallelism.dp=2 {schedule('interleaved')} method=Z3",
 }
-QUICK = {"cp, ulysses, F+R+Z3, padded", "tp", "dp tp, R+Z3", "cp pp, ulysses, R"}
+QUICK = {"cp, ulysses, F+R+Z3, padded", "tp", "dp tp, R+Z3", "cp pp, ulysses, R", "dp pp, interleaved, Z3"}
 SWEEP = {
     *("cp, ulysses, R", "cp, Z3, bf16_mixed", "dp cp", "cp, qwen3_moe, F", "cp, ulysses, deepseek_v3, RS"),
     *("tp, few tokens", "dp tp", "dp tp, ep 4", "tp, qwen3_moe", "tp, Z3, bf16_mixed", "tp cp, Z3"),
-    *("dp pp, RS", "dp pp, looped_bfs", "dp pp, zero_bubble", "cp pp", "tp pp"),
+    *("dp pp, RS", "dp pp, looped_bfs", "dp pp, zero_bubble", "cp pp", "tp pp", "dp pp, gpipe, F+R+Z3, padded"),
+    *("dp 4 pp, gpipe, Z3", "cp pp, ulysses, qwen3_moe, F+Z2", "tp pp, Z3", "tp pp, Z2, chunked", "dp tp pp, ep 4, Z2"),
 }
 LAYOUTS = Layouts(ROWS, QUICK, {*ROWS} - SWEEP)
 
@@ -107,6 +129,14 @@ def test_bf16_follows_the_curve_of_fp32(observed: Measurement, name: str) -> Non
 @pytest.mark.parametrize("name", LAYOUTS.every)
 def test_every_rank_holds_what_is_planned(observed: Measurement, name: str) -> None:
     LAYOUTS.compare_state(observed, name)
+
+
+@pytest.mark.parametrize("name", [each for each in LAYOUTS.every if each.values[0] in ("dp pp, Z3", "dp pp, Z2")])
+def test_a_rank_sends_tokens_to_the_other_one_of_its_stage(observed: Measurement, name: str) -> None:
+    ran = [rank["what_ran"] for rank in observed[name]]
+    sent, received = ([each[f"expert_tokens_{way}"] for each in ran] for way in ("sent", "received"))
+    assert sent == [received[rank] for rank in (1, 0, 3, 2)]
+    assert all(0 < count < 2 * SEQ_LEN * LAYERS // 2 for count in sent)
 
 
 SENT = {"cp": ROWS["cp"], "tp": ROWS["tp"], "tp, Z3": f"{TP} {MOE} method=Z3"}
