@@ -127,6 +127,9 @@ RUNS = {
     ("torch", 8, "F", f"{PURE} {MOE} {STAGES}"): 2 * LAYERS,
     ("torch", 8, "F+R", f"{MIXED} {MOE} {STAGES} {LONGER}"): 4 * LAYERS,
     ("torch", 4, "F", f"{PURE} {MOE} {STAGES} {WHOLE}"): 2 * LAYERS,
+    ("torch", 8, "F+Z2", f"{MIXED} {MOE} {STAGES} parallelism.ep=4"): 2 * LAYERS,
+    ("torch", 8, "F+Z3", f"{MIXED} {MOE} {STAGES} {LOOPED} parallelism.ep=2"): 2 * LAYERS,
+    ("torch", 8, "F+R+Z3", f"{MIXED} {MOE} {STAGES} {LONGER} parallelism.ep=4"): 4 * LAYERS,
     # The first of two stages, with the embedding: it has two passes in flight.
     ("torch", 2, "F+R", f"{MIXED} {FOUR} {RING} {LONGER}"): 0,
     ("torch", 2, "F", f"{MIXED} {FOUR} {RING} {LONGER}"): 0,
@@ -282,6 +285,7 @@ LAST = [
     ("torch", 1, "F+R", f"{LOGITS} {LOOPED} parallelism.schedule=looped_bfs"),
     ("torch", 2, "F+R+Z3", f"{LOGITS} batch.accumulation=2"),
     ("torch", 2, "F+Z2", LOGITS),
+    ("torch", 8, "F+R+Z3", f"{LOGITS} {MOE} parallelism.ep=4"),
 ]
 
 

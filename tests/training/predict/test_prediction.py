@@ -242,6 +242,18 @@ def test_a_pipelines_stages_are_gathered_and_reduced_in_every_pass() -> None:
     assert z2.predicted.parts_s["communication"] > z1.predicted.parts_s["communication"]
 
 
+@pytest.mark.parametrize(("method", "of_ends"), [("F+Z3", 1 / 8), ("F+Z2", 1)])
+def test_shared_experts_of_a_stage_are_gathered_over_the_ranks_that_have_the_same(method: str, of_ends: float) -> None:
+    """Of 8 ranks 4 share a stage, of which 2 have the same experts."""
+    words = ("model=mixtral", "engine=torch", "hardware=h100", "precision=bf16_mixed", "parallelism.pp=2")
+    work = work_of(make_plan(*words, "parallelism.ep=2", f"method={method}", "batch.accumulation=4"))
+    experts = 16 * 8 / 2 * 3 * 4096 * 14336
+    layers = 16 * (2 * 4096 * 4096 + 2 * 4096 * 1024 + 8 * 4096 + 2 * 4096)
+    ends = 4096 + 32000 * 4096
+    assert work.gathered_bytes == pytest.approx(2 * (experts / 2 + (layers + of_ends * ends) * 3 / 4))
+    assert work.reduced_bytes == pytest.approx(2 * (experts / 2 + (layers + ends) * 3 / 4))
+
+
 def test_twice_as_many_nodes_for_the_same_batch_are_at_most_twice_as_fast() -> None:
     for method in ("F", "F+Z1"):
         words = (f"method={method}", "batch.micro=2")
