@@ -17,7 +17,7 @@ _SHARP = 4.0
 # need 3 to 5 times the rows of those 8,192 wide, on A100 and H100.
 _NARROW = 0.7
 # Of what tensor parallelism sends beside products, how much they hide: both share the device. With half, published runs
-# that differ in tp err less than with all or none.
+# err less in the median over sources than with all or none.
 _HIDES = 0.5
 # Keeps the longer of two zeros a number, and what is less than rounding from being a part.
 _INSTANT, _ROUNDING_S = 1e-12, 1e-9
