@@ -51,7 +51,7 @@ class ExpertParallel(WrappedModel):
 
         Those of experts are of the tokens of all ranks of a group, as a mean over their losses.
         """
-        held = [(gradients_of(parameters), group) for parameters, group in self._averaged]
+        held = [(settled_gradients(parameters), group) for parameters, group in self._averaged]
         for gradients, group in held:
             torch._foreach_div_(gradients, group.size())
         add_up(held)
@@ -71,7 +71,7 @@ def by_kind(parameters: Iterable[nn.Parameter]) -> tuple[list[nn.Parameter], lis
     return kinds
 
 
-def gradients_of(parameters: Iterable[nn.Parameter]) -> list[Tensor]:
+def settled_gradients(parameters: Iterable[nn.Parameter]) -> list[Tensor]:
     """Return this rank's gradients; those of parts are added up where ranks have some positions' alone."""
     held = [parameter for parameter in parameters if parameter.grad is not None]
     return [settled(each) if isinstance(each, DTensor) else each.grad for each in held]  # type: ignore[misc]

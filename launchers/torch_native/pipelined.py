@@ -20,7 +20,7 @@ from transformers import PreTrainedConfig
 from llmexp.launchers.models import assembly
 from llmexp.launchers.models.chunked_loss import chunks_that_ran
 from llmexp.launchers.torch_native.context_parallel import SharedSequences
-from llmexp.launchers.torch_native.expert_parallel import add_up, by_kind, gradients_of
+from llmexp.launchers.torch_native.expert_parallel import add_up, by_kind, settled_gradients
 from llmexp.launchers.torch_native.replicated import optimizer
 from llmexp.launchers.torch_native.shared_experts import exchanged_tokens, mesh_of_experts
 from llmexp.launchers.torch_native.stages import Stage, stages_of_rank
@@ -152,7 +152,7 @@ class Pipelined:
 
     def _average(self) -> None:
         # DDP cannot do this: a schedule that splits backward passes does not run the hooks in which DDP reduces.
-        add_up([(gradients_of(parameters), group) for parameters, group in self._added])
+        add_up([(settled_gradients(parameters), group) for parameters, group in self._added])
         self._add_up_tied()
 
     def _add_up_tied(self) -> None:

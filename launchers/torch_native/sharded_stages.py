@@ -103,6 +103,16 @@ class ShardedPipeline(Pipelined):
         return world
 
     @property
+    def wrapper_class(self) -> str:
+        """The name of the class that FSDP2 makes of a stage."""
+        return assembly.class_name(self.stages[0])
+
+    @property
+    def reduced_in(self) -> torch.dtype:
+        """The dtype of the reduce-scatter."""
+        return torch_dtype(self._plan.engine_config["mixed_precision"]["reduce_dtype"])
+
+    @property
     def _shares(self) -> float:
         """As FSDP2 averages over the ranks that hold the same part, losses are not divided by their number."""
         return super()._shares / self._plan.dims.same_parameters

@@ -80,3 +80,10 @@ def test_bf16_follows_the_curve_of_fp32(observed: Measurement, name: str) -> Non
 @pytest.mark.parametrize("name", LAYOUTS.every)
 def test_every_rank_holds_what_is_planned(observed: Measurement, name: str) -> None:
     LAYOUTS.compare_state(observed, name)
+
+
+@pytest.mark.parametrize("name", [name for name in LAYOUTS.every if name.values[0] == "1f1b, Z3"])
+def test_what_ran_tells_that_fsdp2_made_the_stages(observed: Measurement, name: str) -> None:
+    ran = observed[name][0]["what_ran"]
+    assert ran["wrapper_class"].endswith(".FSDPShardedStage")
+    assert ran["reduced_in"] == "torch.float32"
