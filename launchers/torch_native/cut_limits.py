@@ -17,7 +17,7 @@ ARCHITECTURES = {"tp": ("llama", "mistral", "qwen3"), "cp": ("llama", "qwen3", "
 # Of models whose experts are shared out tp cuts all other matrices.
 CUT_WITH_EXPERTS = ("mixtral", "qwen3_moe")
 # Models with experts that are not like Llama, whose biases, where they have some, are of attention.
-UNCOUNTED = ("qwen3_moe", "deepseek_v3")
+NOT_LIKE_LLAMA = ("qwen3_moe", "deepseek_v3")
 METHODS = {"tp": ("C", "F", "R", "RS", "Z1", "Z2", "Z3", "L"), "cp": ("F", "R", "RS", "Z1", "Z2", "Z3", "O", "L")}
 
 
@@ -41,11 +41,12 @@ def _beyond(config: TrainingConfig, degree: str, *, shares: bool) -> dict[str, b
     model, methods = config.model, METHODS[degree]
     architectures = ARCHITECTURES[degree] + CUT_WITH_EXPERTS * (degree == "tp" and shares)
     name = architecture_name(model)
-    counted = shape_of(model) is not None or (name in UNCOUNTED and (degree != "tp" or _cuts_evenly(model)))
+    counted = shape_of(model) is not None or (name in NOT_LIKE_LLAMA and (degree != "tp" or _cuts_evenly(model)))
     atoms = [atom.code for atom in Method.parse(config.method, config.task.name).atoms]
     beyond = [code for code in atoms if code not in methods]
     taken = f"it takes models of architecture {', '.join(architectures)}"
-    instead = ": set parallelism.ep, which shares out its experts" * (degree == "tp" and name in CUT_WITH_EXPERTS)
+    shared = ": set parallelism.ep, parallelism.etp=1 and parallelism.sequence=true"
+    instead = shared * (degree == "tp" and name in CUT_WITH_EXPERTS)
     return own_code(model) | {
         f"{taken}, not model={model.name} ({name}){instead}": name not in architectures or bool(model.target),
         f"{taken} without biases, and config.json of model={model.name} has some, or no architectures": not counted,
@@ -54,11 +55,11 @@ def _beyond(config: TrainingConfig, degree: str, *, shares: bool) -> dict[str, b
 
 
 def _cuts_evenly(model: ModelConfig) -> bool:
-    """Tell whether the matrices of a model with experts are cut as Llama's are; True where they are not known."""
+    """Tell whether the matrices of a model with experts are cut as Llama's are; False where they are not known."""
     try:
         return architecture_of(model).cuts_evenly
     except UncountedError:
-        return True
+        return False
 
 
 def _matrices(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, bool]:

@@ -12,7 +12,7 @@ from llmexp.schema import SizedModel
 from llmexp.training.config import TrainingConfig
 from llmexp.training.limits import own_code
 from llmexp.training.plan.dims import ParallelDims
-from llmexp.training.plan.schedules import ANY, EVEN_ROUNDS, NO_FEWER_THAN_STAGES, Passes
+from llmexp.training.plan.schedules import ANY, EVEN_ROUNDS, NO_FEWER_THAN_STAGES, SCHEDULES, Passes
 
 # These names are those of torch's get_schedule_class.
 CLASSES = {
@@ -47,7 +47,7 @@ def unpipelined(config: TrainingConfig, techniques: Techniques, dims: ParallelDi
         return f"engine=torch with parallelism.pp={dims.pp}: {reason}"
     hooked = [atom.code for atom in Method.parse(config.method, config.task.name).atoms if atom.model_hook]
     on_whole = f"{', '.join(hooked)} acts on a whole model, not on pipeline stages" if hooked else None
-    return on_whole or _unsharded(techniques, dims.schedule) or _unsplit(config, techniques, dims.schedule)
+    return on_whole or _unsharded(techniques, dims) or _unsplit(config, techniques, dims.schedule)
 
 
 def _beyond(config: TrainingConfig, dims: ParallelDims) -> dict[str, bool]:
@@ -73,11 +73,12 @@ def _beyond(config: TrainingConfig, dims: ParallelDims) -> dict[str, bool]:
     )
 
 
-def _unsharded(techniques: Techniques, schedule: str) -> str | None:
+def _unsharded(techniques: Techniques, dims: ParallelDims) -> str | None:
     """Say what FSDP2 cannot shard stages with."""
-    stage = techniques.zero_stage
+    stage, schedule = techniques.zero_stage, dims.schedule
     if stage > 1 and schedule in SPLIT_BACKWARD:
-        whole = ", ".join(name for name in CLASSES if name not in SPLIT_BACKWARD)
+        fitting = (name for name in CLASSES if SCHEDULES[name].takes(dims.virtual_stages))
+        whole = ", ".join(name for name in fitting if name not in SPLIT_BACKWARD)
         return (
             f"Z{stage}: {schedule} splits backward passes, and FSDP2 reduces a layer's gradients once its inputs have "
             f"theirs: set parallelism.schedule to one of {whole}"

@@ -18,6 +18,7 @@ from llmexp.training.config import TrainingConfig
 from llmexp.training.plan.activations import FP32, KEPT_LOSS_COPIES, LOSS_COPIES, LOSS_ROWS, Activations
 from llmexp.training.plan.atom_shares import RECOMPUTATION
 from llmexp.training.plan.dims import ParallelDims
+from llmexp.training.plan.float8 import TORCH
 from llmexp.training.plan.kept_by_family import FAMILIES, KeptByFamily
 from llmexp.training.plan.share import Share, shares_of
 from llmexp.training.plan.state_activations import MixerBytes, PassSizes, delta_net, mamba2
@@ -32,6 +33,8 @@ def unknown_activations(
 ) -> str | None:
     """Say what makes a run's activations unknown; None where `family_activations` counts them."""
     other = any(_sinks(layer.mixer) for layer in made.kinds)
+    # What other engines keep of a cut sequence has not been held against real tensors.
+    shares_sequences = config.engine.name == TORCH
     reasons = {
         "these layers (--trace-memory counts them)": made.family not in FAMILIES,
         "these layers with F": other and techniques.flash_attention,
@@ -40,7 +43,7 @@ def unknown_activations(
         or techniques.compilation,
         "these layers with kernels.liger": config.kernels.liger,
         "these layers with memory.activation_offload": config.memory.activation_offload,
-        "these layers with these degrees": dims.world_size > dims.dp * dims.cp,
+        "these layers with these degrees": dims.world_size > dims.dp * (dims.cp if shares_sequences else 1),
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
 

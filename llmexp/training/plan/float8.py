@@ -18,7 +18,7 @@ MULTIPLE = 16
 # The recipe of OCP's microscaling format: elements that share a scale, and the architectures for which torchao 0.18 has
 # its kernels, compute capability 10.
 MX, MX_BLOCK, MX_ARCHITECTURES = "mxfp8", 32, range(100, 110)
-MEGATRON = "megatron"
+MEGATRON, TORCH = "megatron", "torch"
 # Tensor parallelism cuts the inputs of these, and the outputs of the others.
 _CUT_BY_INPUTS = ("o_proj", "down_proj")
 # TransformerEngine's recipes, for Megatron: a scale of a matrix by its largest now, or in earlier steps; or of a block.

@@ -76,6 +76,9 @@ LAYOUTS = {
     "mixtral, ep": "parallelism.dp=2 parallelism.ep=2",
     "qwen3_moe, ep": "parallelism.dp=2 parallelism.ep=2",
     "deepseek_v3, ep": "parallelism.dp=2 parallelism.ep=2",
+    "qwen3_moe, cp": "parallelism.cp=2",
+    "deepseek_v3, cp": "parallelism.cp=2",
+    "deepseek_v3, cp, Z1": "parallelism.cp=2 method=Z1",
 }
 
 
@@ -118,7 +121,11 @@ def test_ranks_compute_what_one_rank_computes(observe: Callable[..., Measurement
     ("kind", "words", "reason"),
     [
         ("qwen3_moe", "parallelism.tp=2", "it takes models of architecture llama, mistral, qwen3, not model=qwen3_moe"),
-        ("mixtral", "parallelism.tp=2", "(mixtral): set parallelism.ep, which shares out its experts"),
+        (
+            "mixtral",
+            "parallelism.tp=2",
+            "(mixtral): set parallelism.ep, parallelism.etp=1 and parallelism.seq",
+        ),
         ("mistral", "parallelism.cp=2", "not model=mistral (mistral)"),
         ("windows", "parallelism.cp=2", "it has no windows, and one of model=windows ends within data.seq_len=48"),
         ("windows", "parallelism.cp=2 parallelism.cp_kind=ulysses", "it has no windows, and one of model=windows ends"),
