@@ -216,15 +216,15 @@ def _exposed(w: Work, r: Rates, computing: Any) -> Any:
     # The ranks of an adapter without ZeRO reduce gradients in fp32.
     all_reduced = 2 * reduced * r.adapter_gradients**w.adapter
     replicated = _longer(computing, all_reduced, r.overlap_replicated) - computing
-    zero2 = _longer(computing, reduced, r.overlap_zero2) - computing + gathered
+    zero2 = (_longer(computing, reduced, r.overlap_zero2) - computing) * (1 + w.reduced_before) + gathered
     beside = _longer(computing, reduced + gathered, r.overlap_replicated) - computing
-    before = (_longer(computing, reduced, r.overlap_replicated) - computing) * w.reduced_before
+    beside += (_longer(computing, reduced, r.overlap_replicated) - computing) * w.reduced_before
     # Every pass gathers for forward and for backward; each layer costs host time besides.
     hooks = w.layers * r.zero3_layer_s * r.zero3_adapter**w.adapter * (1 + w.recomputed * r.zero3_again)
     delays = 3 * w.layers * r.delay_s
     zero3 = _longer(computing, reduced + 2 * gathered + delays, r.overlap_zero3) - computing + hooks * w.zero3_hooks
     once = w.replicated * replicated + w.zero2 * zero2 + w.zero2_beside * beside
-    return once + w.zero2_beside * before + w.zero3 * zero3 * w.passes
+    return once + w.zero3 * zero3 * w.passes
 
 
 def _beyond(sent: Any, hidden_by: Any) -> Any:

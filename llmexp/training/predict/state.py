@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from llmexp.dtypes import bytes_of
-from llmexp.training.plan.float8 import MEGATRON
+from llmexp.training.plan.float8 import MEGATRON, TORCH
 from llmexp.training.plan.trained import Trained
 from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.predict.layers import Layers
@@ -73,13 +73,16 @@ def state_of(plan: TrainingPlan, layers: Layers, trained: Trained) -> State:
 def _added(plan: TrainingPlan) -> float:
     """Return the bytes of an element in a pass: its gradient is read, and the sum read and written.
 
-    Products may add to the sum instead. Megatron adds the gradients of the first pass too, to zeros.
+    Products may add to the sum instead, and offloaded sums are on the host. Megatron adds the gradients of the first
+    pass too, to zeros; FSDP2 adds in the dtype that it updates.
     """
     config, passes = plan.config, plan.batch.accumulation
-    if config.kernels.fused_accumulation:
+    if config.kernels.fused_accumulation or plan.techniques.offload_optimizer:
         return 0.0
     adding = 1.0 if config.engine.name == MEGATRON else (passes - 1) / passes
-    return adding * (bytes_of(config.precision.parameters) + 2.0 * bytes_of(config.precision.gradients))
+    shards = config.engine.name == TORCH and plan.techniques.zero_stage >= 2
+    total = config.precision.master if shards else config.precision.gradients
+    return adding * (bytes_of(config.precision.parameters) + 2.0 * bytes_of(total))
 
 
 def _gathered(plan: TrainingPlan, whole: _Held, layers: Layers) -> _Held:

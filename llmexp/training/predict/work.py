@@ -22,14 +22,15 @@ from llmexp.training.predict.state import state_of
 from llmexp.training.predict.traffic import traffic_of
 from llmexp.training.predict.update import FUSED, UNFUSED, bytes_of_update
 
-DEEPSPEED, TORCH = "deepspeed", "torch"
+DEEPSPEED = "deepspeed"
 BF16 = 2
 # Kernels of an expert over those of a whole layer: three products and what gathers, gates and scatters its tokens.
 _EXPERT_LAUNCHES = 0.2
 # Elements that a routed token moves for each of its experts: gathered and scattered, both read and written.
 _MOVES = 4
-# What tensor parallelism leaves whole of elementwise work: norms and sums of residuals, which Megatron fuses. 37 pairs
-# of published runs that differ in sequence parallelism alone err by 2.5 % with a fifth, 11 % with half.
+# What tensor parallelism leaves whole of elementwise work: norms and sums of residuals, which Megatron fuses. Of 37
+# pairs of published runs that differ in sequence parallelism alone the ratio errs by 2.5 % with a fifth, 11 % with half
+# (root mean squares).
 _WHOLE, _WHOLE_OF_MEGATRON = 0.5, 0.2
 # The least columns of the products whose rows are known (rates.py has the source).
 _MEASURED_WIDE = 4096
@@ -102,7 +103,7 @@ class Work:
     zero2_beside: float
     """The same beside computing: Megatron gathers beside the next forward, and FSDP2 layer by layer."""
     reduced_before: float
-    """Passes before the last that reduce gradients too, so that parts of them are all that stays: FSDP2's with Z2."""
+    """Passes before the last that reduce gradients too, so that parts of them are all that stays: those of Z2."""
     zero3: float
     zero3_hooks: float
     """DeepSpeed's hooks run before and after each layer of Z3."""
@@ -181,7 +182,7 @@ def work_of(plan: TrainingPlan) -> Work:
         unfused_update=FUSED if config.optimizer.implementation == "torch" else UNFUSED,
         zero2=float(zero in (1, 2) and engine == DEEPSPEED),
         zero2_beside=float(zero in (1, 2) and engine != DEEPSPEED),
-        reduced_before=float(plan.batch.accumulation - 1) * (zero == 2 and engine == TORCH),
+        reduced_before=float(plan.batch.accumulation - 1) * (zero == 2),
         zero3=float(zero == 3),
         zero3_hooks=float(zero == 3 and engine == DEEPSPEED),
         replicated=float(zero == 0 and dims.same_parameters > 1),
