@@ -37,6 +37,7 @@ class Layers:
     queries: float
     """Elements of a token's queries in all heads; its attended values are as many."""
     keys_and_values: float
+    """As ranks that share sequences send them."""
     head: float
     """Weights of the output projection, which every token is multiplied with."""
     counted: ModelShape | Architecture
@@ -151,6 +152,7 @@ def _heads(mixer: Mixer) -> tuple[int, int, int]:
     """Return the heads of a layer of attention, and the elements of a token's queries, and of its keys and values."""
     if isinstance(mixer, mixers.LatentAttention):
         wide = mixer.plain_dim + mixer.rotary_dim
-        return mixer.heads, mixer.heads * wide, mixer.heads * (wide + mixer.value_dim)
+        # Values are widened to their keys' width where ranks share sequences.
+        return mixer.heads, mixer.heads * wide, 2 * mixer.heads * wide
     assert isinstance(mixer, mixers.Attention)
     return mixer.heads, mixer.heads * mixer.head_dim, 2 * mixer.kv_heads * mixer.head_dim

@@ -59,6 +59,11 @@ def test_other_families_add_up_too(config, tmp_path) -> None:
     assert layers.experts == config.get("num_experts", config.get("n_routed_experts", 0))
 
 
+def test_latent_attention_sends_values_as_wide_as_keys(tmp_path) -> None:
+    layers = layers_of(model(DEEPSEEK_V3, tmp_path))
+    assert layers.keys_and_values == 2 * layers.queries == 2 * 61 * 128 * (128 + 64)
+
+
 def test_a_window_makes_long_sequences_cheaper(tmp_path) -> None:
     (tmp_path / "all").mkdir()
     windows = layers_of(model(GEMMA, tmp_path))
