@@ -107,6 +107,9 @@ SWEEP = {
     *("tp, few tokens", "dp tp", "dp tp, ep 4", "tp, qwen3_moe", "tp, Z3, bf16_mixed", "tp cp, Z3"),
     *("dp pp, RS", "dp pp, looped_bfs", "dp pp, zero_bubble", "cp pp", "tp pp", "dp pp, gpipe, F+R+Z3, padded"),
     *("dp 4 pp, gpipe, Z3", "cp pp, ulysses, qwen3_moe, F+Z2", "tp pp, Z3", "tp pp, Z2, chunked", "dp tp pp, ep 4, Z2"),
+    *("dp pp, few tokens, zero_bubble", "dp pp, gpipe, F+R, padded", "dp pp, zbv", "cp pp, dualpipev", "dp tp cp pp"),
+    *("dp cp pp, interleaved, Z3", "dp tp pp, interleaved, Z3", "dp 4 pp, gpipe, qwen3_moe, Z2", "tp cp"),
+    *("tp pp, qwen3_moe, F+R+Z3", "dp pp, qwen3_moe, Z3", "tp, Z2, tied", "tp, bf16_mixed", "dp pp, bf16_mixed"),
 }
 LAYOUTS = Layouts(ROWS, QUICK, {*ROWS} - SWEEP)
 

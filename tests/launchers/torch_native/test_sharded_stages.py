@@ -54,10 +54,8 @@ ROWS = {
 # Four ranks: what reshards and what stays gathered, with several passes in flight.
 QUICK = {"1f1b, Z3", "interleaved, Z2, tied, chunked"}
 SHORT = QUICK | {
-    *("1f1b, Z2", "gpipe, F+R+Z3", "gpipe, RS+Z2", "looped_bfs, Z3, experts", "1f1b, Z3, tied", "1f1b, C+F+R+Z3"),
-    *("interleaved, F+R+Z3, chunked, padded", "1f1b, Z3, bf16_mixed", "1f1b, Z3, shard 1", "interleaved, Z3, pp 4"),
-    *("gpipe, Z3, fused projections", "1f1b, Z3, cp, ulysses", "1f1b, Z3, tp", "1f1b, R+Z3, dp, tp, tied"),
-    *("interleaved, Z3, cp, shard 2, tied", "1f1b, Z3, dp, tp, cp"),
+    *("1f1b, Z2", "gpipe, F+R+Z3", "1f1b, Z3, tied", "interleaved, F+R+Z3, chunked, padded", "1f1b, Z3, bf16_mixed"),
+    *("1f1b, Z3, shard 1", "1f1b, R+Z3, dp, tp, tied", "interleaved, Z3, cp, shard 2, tied"),
 }
 LAYOUTS = Layouts(ROWS, QUICK, SHORT)
 
