@@ -144,7 +144,7 @@ class Pipelined:
 
     @property
     def _shares(self) -> float:
-        """What losses are divided by: the passes on all replicas, over which a step's loss is the mean."""
+        """The passes on all replicas, over which a step's loss is the mean: losses are divided by their number."""
         return self._plan.batch.accumulation * self._plan.dims.dp
 
     def _share_of_loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

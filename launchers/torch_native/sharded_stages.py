@@ -114,7 +114,7 @@ class ShardedPipeline(Pipelined):
 
     @property
     def _shares(self) -> float:
-        """As FSDP2 averages over the ranks that hold the same part, losses are not divided by their number."""
+        """Fewer than the passes on all replicas: FSDP2 averages over the ranks that hold the same part."""
         return super()._shares / self._plan.dims.same_parameters
 
     def _sizes(self, dims: ParallelDims) -> dict[str, int]:
