@@ -27,6 +27,9 @@ _PROGRAM = ("python", "-m", "llmexp")
 # Cells of table IV that contradict others without a note: their step is 5 to 7 times that of batch 1, or half of it.
 CONTRADICTING = {("7B", "F+Z3+O"), ("13B", "F+Z3+O"), ("13B", "F+R+Z3+O"), ("13B", "R+Z3+O")}
 
+# How sharply the longer of two times decides where nothing overlaps: they add up.
+_ADDED = 1.0
+
 # A weight that 4-bit layers make bf16 is read and written in fp32, which products read 2 bytes more of.
 _CAST_TO_FP32_BYTES = 2 + 4 + 2
 
@@ -43,8 +46,10 @@ class Cell:
     """The share of the peak that an attention kernel reaches which no engine here has; None: it has another."""
     score_bytes: float | None = None
     """The bytes that forward and backward move for each score, by kernels that no engine here has."""
-    tensor_beside: bool = False
-    """Whether tensor parallelism sends beside the gradients of weights although its engine does not."""
+    tensor_beside: bool | None = None
+    """Whether tensor parallelism sends beside the gradients of weights; None: as its engine does."""
+    reduces_beside: bool = True
+    """Whether gradients are reduced while backward computes others, as every engine does."""
     multiplies_fp32: bool = False
     """Whether weights of 4 bits are multiplied in TF32, although its engine multiplies in bf16."""
 
@@ -52,7 +57,8 @@ class Cell:
     def work(self) -> Work:
         """Return the work of a step of its program on one rank."""
         work = work_of(self.plan)
-        work = replace(work, tensor_beside=1.0) if self.tensor_beside else work
+        if self.tensor_beside is not None:
+            work = replace(work, tensor_beside=float(self.tensor_beside))
         return self._in_fp32(work) if self.multiplies_fp32 else work
 
     def _in_fp32(self, work: Work) -> Work:
@@ -70,6 +76,8 @@ class Cell:
         if self.score_bytes:
             # They stream through memory as the fused update does; the schedule adds those of backward by its factor.
             own["score_bytes"] = self.score_bytes * rates.fused_update / (1 + rates.backward_attention)
+        if not self.reduces_beside:
+            own["overlap_replicated"] = _ADDED
         return replace(rates, **own)
 
     def evidence(self, known: Mapping[str, Any]) -> Evidence:

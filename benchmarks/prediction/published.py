@@ -19,7 +19,9 @@ import numpy as np
 from benchmarks.figure import Figure
 from benchmarks.prediction.cells import Cell
 from benchmarks.prediction.errors import of_errors
-from benchmarks.prediction.published_plans import Planned, engine_of, planned
+from benchmarks.prediction.published_batches import planned_as_run
+from benchmarks.prediction.published_plans import Planned, planned
+from benchmarks.prediction.published_programs import engine_of
 from benchmarks.prediction.published_rows import Row, published_rows
 from benchmarks.rates import rate
 from llmexp.record.memory import Fit
@@ -69,12 +71,12 @@ class Judged:
 
 def judged(rows: Iterable[Row] | None = None) -> list[Judged]:
     """Predict rows, by default all."""
-    return [_judged(planned(row)) for row in (published_rows() if rows is None else rows)]
+    return [_judged(planned_as_run(row)) for row in (published_rows() if rows is None else rows)]
 
 
 def published_cells(rows: Iterable[Row] | None = None) -> list[Cell]:
     """Return the rows that have a plan and no doubt as cells, for judging alone; those in fp8 are judged apart."""
-    made = [planned(row) for row in (published_rows() if rows is None else rows)]
+    made = [planned_as_run(row) for row in (published_rows() if rows is None else rows)]
     return [one.cell for one in made if one.plan and not one.row.doubted and not _in_fp8(one)]
 
 

@@ -14,6 +14,16 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from benchmarks.prediction.cells import Cell
+from benchmarks.prediction.published_programs import (
+    BY_LAYERS,
+    TITAN,
+    attention_share,
+    engine_of,
+    recomputed_share,
+    reduces_beside,
+    score_bytes,
+    sends_beside,
+)
 from benchmarks.prediction.published_rows import Row
 from llmexp.cli.app import CONFIG, hydra_app
 from llmexp.cli.compose import Composer
@@ -44,6 +54,7 @@ _CARDS = {
 # NVIDIA's programs, whose recipes shard optimizer states, and cut sequences where they cut matrices; with layers that
 # stages do not share out evenly embedding and head count as layers (megatron-bridge 0.3.1, recipes/llama/llama3.py).
 _NVIDIA = ("megatron-bridge", "megatron-lm", "nemo")
+MICRO_OF_ONE = "a micro batch of 1"
 _OF_RECIPES = "optimizer states, sequences and stages by its recipes"
 # What notes say of the scales of fp8.
 _SCALING = {"gradients of weights in bf16": "rowwise_with_gw_hp", "scaled by row": "rowwise"}
@@ -52,21 +63,10 @@ _COPIED = "sharded inside groups of cards and copied over these"
 _HOPPER = ("h100", "h100_96gb", "h200", "h800")
 # What notes say of kernels: as many are fused as Liger fuses, and attention is the one of arXiv 2407.08608.
 _LIKE_LIGER, _FOR_HOPPER = "MLP and loss in fused kernels", "FlashAttention-3"
-_MEGATRON = ("megatron", "nemo")
 # LLMQ casts in the kernels before a product, and its card updates states that lie on the host.
 _OWN_KERNELS = "llmq"
 # Where a source has another network than the file of its cards.
 _NETWORK = re.compile(r"network of (\d+) Gbit/s a node")
-# Their tensor parallelism is torch's, on DTensors; others have layers of their own, as Megatron has.
-_WITH_DTENSOR, _ASYNCHRONOUS = ("pytorch", "torchtitan", "kempnerforge", "automodel"), "asynchronous tp"
-_TITAN, _BY_LAYERS = "torchtitan", "recomputation by layers"
-# The first FlashAttention reaches 25 to 40 % of an A100's peak (arXiv 2307.08691, abstract); this is the middle.
-_ATTENTION = {"attention in Triton": 0.325}
-# Without fused attention Megatron's programs still scale, mask and take the softmax of 16-bit scores in one kernel
-# (Megatron-LM, megatron/fused_kernels). Bytes of a score, forward: written by the product 2, softmax 4, dropout 5 with
-# its mask, read by the next product 2; backward: products 8, dropout 5, softmax 6.
-_FUSED_SCORES = 13.0 + 19.0
-_SHARES = {"": 0.0, "none": 0.0, "full": 1.0}
 _CARDS_OF_A_NODE = 8
 # A plain MLP is planned as a gated one whose three matrices have as many weights, in steps that tp divides.
 _WIDTH_STEP = 64
@@ -87,10 +87,15 @@ class Planned:
         """The row as a run whose speed is known; it needs a plan."""
         assert self.plan is not None
         step_s = self.plan.amount / (self.row.tokens_per_s_per_device * self.row.devices)
-        share = next((share for said, share in _ATTENTION.items() if said in self.row.note), None)
-        scores = _FUSED_SCORES if engine_of(self.row) == "megatron" and self.row.flash == "no" else None
-        beside = self.row.framework not in _WITH_DTENSOR or _ASYNCHRONOUS in self.row.note
-        return Cell(self.row.source, self.plan, step_s, attention_share=share, score_bytes=scores, tensor_beside=beside)
+        return Cell(
+            self.row.source,
+            self.plan,
+            step_s,
+            attention_share=attention_share(self.row),
+            score_bytes=score_bytes(self.row),
+            tensor_beside=sends_beside(self.row),
+            reduces_beside=reduces_beside(self.row),
+        )
 
     @property
     def skipped(self) -> str:
@@ -157,13 +162,6 @@ def _engine_scaling(row: Row, assumed: list[str]) -> str:
     return "tensorwise" if current else "delayed"
 
 
-def engine_of(row: Row) -> str:
-    """Return the engine whose way of training is a framework's: deepspeed and megatron by name, all others torch."""
-    if row.framework.startswith(_MEGATRON):
-        return "megatron"
-    return "deepspeed" if row.framework.startswith("deepspeed") else "torch"
-
-
 def _model(row: Row, assumed: list[str]) -> list[str]:
     width = row.intermediate or 0
     if row.family == "gpt":
@@ -201,7 +199,7 @@ def _batch(row: Row, assumed: list[str]) -> list[str]:
     micro, passes = row.micro_batch, row.accumulation
     if micro is None:
         micro = 1
-        assumed.append("a micro batch of 1")
+        assumed.append(MICRO_OF_ONE)
     if passes is None:
         passes = max(1, row.global_batch // (micro * row.replicas)) if row.global_batch else 1
         assumed += ["one pass a step"] * (row.global_batch is None)
@@ -226,35 +224,15 @@ def _recomputing(row: Row, assumed: list[str]) -> Sequence[str]:
     fused = ["F"] * (row.flash != "no")
     if row.recomputation == "":
         assumed.append("no recomputation")
-    if row.recomputation == "selective" and row.framework == _TITAN:
+    if row.recomputation == "selective" and row.framework == TITAN:
         assumed.append(
-            "recomputation of every second layer" if _BY_LAYERS in row.note else "every second product as whole layers"
+            "recomputation of every second layer" if BY_LAYERS in row.note else "every second product as whole layers"
         )
     elif row.recomputation == "selective" and fused:
         assumed.append("selective recomputation as none")
     elif row.recomputation == "selective":
         return ["RS"]
     return [*fused, *["R"] * (recomputed_share(row) > 0)]
-
-
-def recomputed_share(row: Row) -> float:
-    """Return the share of a forward pass that R runs again.
-
-    torchtitan's selective recomputation keeps all products of a layer but every second one, by its
-    `activation_checkpoint.py` of 2025; these are those of keys, of attention's result and of the MLP's second matrix.
-    """
-    if row.recomputation != "selective":
-        return _SHARES[row.recomputation] if row.recomputation in _SHARES else float(row.recomputation)
-    if row.framework != _TITAN:
-        return 0.0
-    if _BY_LAYERS in row.note:
-        return 0.5
-    assert row.hidden
-    assert row.heads
-    assert row.intermediate
-    queries = row.hidden * row.heads * (row.head_dim or row.hidden // row.heads)
-    keys, mlp = queries * (row.kv_heads or row.heads) / row.heads, row.hidden * row.intermediate
-    return (queries + keys + mlp) / (2 * queries + 2 * keys + 3 * mlp)
 
 
 def _sharded(row: Row, assumed: list[str]) -> list[str]:

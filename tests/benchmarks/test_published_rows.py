@@ -14,16 +14,13 @@ import yaml
 
 from benchmarks.prediction import cells, judge
 from benchmarks.prediction.published import Judged, corrected, judged, median_over_sources, published_cells
-from benchmarks.prediction.published_plans import (
-    Planned,
-    engine_of,
-    planned,
-    recomputed_share,
-    words_and_assumptions,
-)
+from benchmarks.prediction.published_batches import planned_as_run
+from benchmarks.prediction.published_plans import Planned, planned, words_and_assumptions
+from benchmarks.prediction.published_programs import engine_of, recomputed_share
 from benchmarks.prediction.published_rows import KINDS, RECOMPUTATIONS, UNITS, Row, published_rows
 from llmexp.training.plan.fit import fit_of
 from llmexp.training.predict.rates import constants
+from llmexp.training.predict.schedule import step_time
 
 HARDWARE = Path("conf/hardware")
 # Dense peaks as multiples of that in bf16.
@@ -164,7 +161,7 @@ def test_a_plan_has_what_its_row_says(one_of_each) -> None:
         assert plan.dims.world_size == row.devices
         assert (plan.dims.tp, plan.dims.pp, plan.dims.cp) == (row.tp, row.pp, row.cp)
         assert plan.config.data.seq_len == row.seq_len
-        assert plan.batch.micro == (row.micro_batch or 1)
+        assert plan.batch.micro == row.micro_batch or (row.micro_batch is None and row.samples % plan.batch.micro == 0)
         assert plan.techniques.recomputation == (recomputed_share(row) > 0)
         assert row.samples is None or row.micro_batch is None or plan.batch.global_ == row.samples
 
@@ -184,6 +181,29 @@ def test_what_a_source_does_not_say_is_named(made_up) -> None:
         "no sharding",
         "AdamW",
     }
+
+
+def test_a_batch_without_a_micro_batch_has_the_fastest_that_fits(made_up) -> None:
+    silent = replace(made_up, micro_batch=None, accumulation=None, global_batch=4 * 12)
+    chosen, one = planned_as_run(silent), planned(silent)
+    sizes = {micro: planned(replace(silent, micro_batch=micro)) for micro in (1, 2, 4)}
+    assert [fit_of(sizes[micro].plan, micro).verdict for micro in (1, 2, 4)] == ["yes"] * 3
+    fastest = min(sizes, key=lambda micro: sizes[micro].cell.evidence(constants()).predicted_s({}))
+    assert (fastest, chosen.plan.batch.micro, chosen.plan.batch.accumulation) == (4, 4, 3)
+    assert chosen.row == silent
+    assert {*one.assumed} ^ {*chosen.assumed} == {"a micro batch of 1", "the fastest micro batch that fits"}
+
+
+def test_a_micro_batch_that_is_too_large_is_not_assumed(made_up) -> None:
+    silent = replace(made_up, micro_batch=None, accumulation=None, global_batch=4 * 64, recomputation="none")
+    chosen = planned_as_run(silent).plan.batch.micro
+    beyond = planned(replace(silent, micro_batch=2 * chosen)).plan
+    assert chosen < 64
+    assert fit_of(beyond, 2 * chosen).verdict != "yes"
+
+
+def test_without_a_batch_the_micro_batch_is_one(made_up) -> None:
+    assert planned_as_run(replace(made_up, micro_batch=None, accumulation=None)).plan.batch.micro == 1
 
 
 def test_fp16_is_planned_as_itself_so_that_older_cards_have_plans(made_up) -> None:
@@ -352,19 +372,49 @@ def test_attention_that_no_engine_has_is_slower_by_what_is_known_of_it(made_up) 
 
 
 @pytest.mark.parametrize(
-    ("framework", "note", "beside"),
+    ("framework", "date", "note", "beside"),
     [
-        ("pytorch", "", False),
-        ("torchtitan", "", False),
-        ("torchtitan", "asynchronous tp", True),
-        ("automodel", "", False),
-        ("nanotron", "", True),
-        ("megatron-lm", "", True),
+        ("pytorch", "2025", "", False),
+        ("torchtitan", "2025", "", False),
+        ("torchtitan", "2025", "asynchronous tp", True),
+        ("automodel", "2025", "", False),
+        ("nanotron", "2025", "", True),
+        ("megatron-lm", "2022-05", "", True),
+        ("megatron-lm", "2021-04", "", False),
+        ("megatron-deepspeed", "2022-02", "", False),
+        ("megatron-like", "2023-12-16", "", False),
+        ("megatron-oneflow", "2021-05", "", True),
+        ("nemo", "2022-09", "", True),
     ],
 )
-def test_tensor_parallelism_of_dtensors_waits_and_that_of_own_layers_does_not(made_up, framework, note, beside) -> None:
-    made = planned(replace(made_up, framework=framework, note=note, devices=4, tp=2))
+def test_tensor_parallelism_sends_beside_gradients_where_its_program_did(
+    made_up, framework, date, note, beside
+) -> None:
+    made = planned(replace(made_up, framework=framework, date=date, note=note, devices=4, tp=2))
     assert made.cell.work.tensor_beside == float(beside)
+
+
+@pytest.mark.parametrize(
+    ("framework", "date", "note", "beside"),
+    [
+        ("megatron-lm", "2023-07", "", False),
+        ("megatron-lm", "2023-08", "", True),
+        ("megatron-llama", "2023-09", "communication not overlapped; settings by its script", False),
+        ("megatron-llama", "2023-09", "communication overlapped; settings by its script", True),
+        ("megatron-like", "2023-12", "", False),
+        ("megatron-oneflow", "2021-05", "", True),
+        ("nemo", "2022-09", "", True),
+        ("pytorch", "2021", "", True),
+    ],
+)
+def test_gradients_are_reduced_beside_backward_where_their_program_did(made_up, framework, date, note, beside) -> None:
+    row = replace(made_up, framework=framework, date=date, note=note, sharding=1, recomputation="none")
+    made, slow_network = planned(row), 1e9
+    rates = replace(made.cell.rates(constants()), link_bytes_per_s=slow_network)
+    exposed, sent = step_time(made.cell.work, rates).exposed, made.cell.work
+    added = (sent.reduced_bytes + sent.gathered_bytes) / slow_network
+    assert (exposed == pytest.approx(added)) != beside
+    assert exposed < 1.0001 * added
 
 
 def test_automodel_is_torch_and_nemo_is_megatron(rows) -> None:

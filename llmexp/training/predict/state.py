@@ -88,12 +88,13 @@ def _added(plan: TrainingPlan) -> float:
 def _gathered(plan: TrainingPlan, whole: _Held, layers: Layers) -> _Held:
     """Return what Z3 gathers for a forward pass, half of what it does for a pass.
 
-    What a stage has outside of its layers is gathered once a step.
+    FSDP2 keeps what is outside of the layers until backward has used it, and a stage keeps it for a step.
     """
-    if plan.dims.pp == 1:
+    if plan.config.engine.name != TORCH:
         return whole
     ends = layers.counted.ends_of_rank(plan.dims.rank_part)
-    return replace(whole, common=whole.common - ends * (1 - 1 / (2 * plan.batch.accumulation)))
+    gathers = 1.0 if plan.dims.pp == 1 else 1 / plan.batch.accumulation
+    return replace(whole, common=whole.common - ends * (1 - gathers / 2))
 
 
 def _held(plan: TrainingPlan, layers: Layers) -> _Held:

@@ -206,7 +206,7 @@ def test_tensor_parallelism_cuts_products_and_adds_collectives() -> None:
 def test_sequence_parallelism_cuts_what_tensor_parallelism_leaves_whole() -> None:
     plain, cut = (cluster("parallelism.tp=8", f"parallelism.sequence={on}") for on in ("false", "true"))
     assert 0.8 < cut.parts_s["forward"] / plain.parts_s["forward"] < 0.98
-    # It sends as much in forward, and half more in backward, of which products hide a part.
+    # It sends as much in forward, and half more in backward, which products hide.
     assert 1 <= cut.parts_s["tensor parallelism"] / plain.parts_s["tensor parallelism"] < 1.25
 
 
@@ -240,6 +240,14 @@ def test_a_pipelines_stages_are_gathered_and_reduced_in_every_pass() -> None:
     z1, z2 = (make_plan(*words, f"method=F+{stage}", "batch.accumulation=8") for stage in ("Z1", "Z2"))
     assert [work_of(plan).reduced_before for plan in (z1, z2)] == [0, 7]
     assert z2.predicted.parts_s["communication"] > z1.predicted.parts_s["communication"]
+
+
+def test_fsdp2_gathers_what_is_outside_of_layers_once_a_pass_and_deepspeed_twice() -> None:
+    words = ("model=7b", "hardware=h100", "precision=bf16_mixed", "method=F+Z3", "batch.accumulation=8")
+    layers, ends = 32 * 202_383_360, 4096 + 2 * 32000 * 4096
+    for engine, gathers in (("torch", 1), ("deepspeed", 2)):
+        work = work_of(make_plan(*words, f"engine={engine}"))
+        assert 2 * work.gathered_bytes == pytest.approx(2 * (2 * layers + gathers * ends) * 7 / 8)
 
 
 @pytest.mark.parametrize(("method", "of_ends"), [("F+Z3", 1 / 8), ("F+Z2", 1)])
