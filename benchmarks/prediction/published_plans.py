@@ -55,10 +55,12 @@ _CARDS = {
 # stages do not share out evenly embedding and head count as layers (megatron-bridge 0.3.1, recipes/llama/llama3.py).
 _NVIDIA = ("megatron-bridge", "megatron-lm", "nemo")
 MICRO_OF_ONE = "a micro batch of 1"
+_MIXED = "16 bits with masters of 32"
 _OF_RECIPES = "optimizer states, sequences and stages by its recipes"
 # What notes say of the scales of fp8.
 _SCALING = {"gradients of weights in bf16": "rowwise_with_gw_hp", "scaled by row": "rowwise"}
 _OF_EARLIER_STEPS = "scales of earlier steps"
+_SHORT_ENDS = "first and last stage have one layer fewer"
 _COPIED = "sharded inside groups of cards and copied over these"
 _HOPPER = ("h100", "h100_96gb", "h200", "h800")
 # What notes say of kernels: as many are fused as Liger fuses, and attention is the one of arXiv 2407.08608.
@@ -142,6 +144,9 @@ def words_and_assumptions(row: Row) -> tuple[list[str], list[str]]:
 
 
 def _precision(row: Row, assumed: list[str]) -> list[str]:
+    if row.precision == "":
+        assumed.append(_MIXED)
+        return ["precision=bf16_mixed"]
     if row.precision == "mxfp8":
         return ["precision=fp8", "precision.scaling=mxfp8"]
     if row.precision == "fp8" and engine_of(row) == "megatron":
@@ -271,7 +276,8 @@ def _layout(row: Row) -> list[str]:
     words += [f"parallelism.shard={_CARDS_OF_A_NODE}"] * (_COPIED in row.note)
     words += [f"parallelism.schedule={row.schedule}"] * bool(row.schedule)
     words += [f"parallelism.etp={row.etp}"] * bool(row.etp)
-    ends = row.ends_as_layers or "both" * (_has_recipes(row) and not _is_even(row))
+    short = _SHORT_ENDS in row.note or (_has_recipes(row) and not _is_even(row))
+    ends = row.ends_as_layers or "both" * short
     words += [f"parallelism.ends_as_layers={ends}"] * bool(ends)
     cuts = row.sequence_parallel == "yes" or (row.sequence_parallel == "" and _has_recipes(row))
     return words + ["parallelism.sequence=true"] * (cuts and row.tp > 1)

@@ -24,7 +24,7 @@ from llmexp.training.predict.schedule import step_time
 
 HARDWARE = Path("conf/hardware")
 # Dense peaks as multiples of that in bf16.
-PEAKS = {"bf16_mixed": 1, "bf16_pure": 1, "fp16": 1, "fp8": 2, "mxfp8": 2, "nvfp4": 4}
+PEAKS = {"": 1, "bf16_mixed": 1, "bf16_pure": 1, "fp16": 1, "fp8": 2, "mxfp8": 2, "nvfp4": 4}
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ Every field is a number, so that the schedule computes with one step or with arr
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import log2
 
 from llmexp.dtypes import bytes_of
 from llmexp.inputs.shape import ModelShape, shape_of
@@ -129,6 +130,8 @@ class Work:
     expert_calls: float
     stage_bytes: float
     stage_calls: float
+    node_doublings: float
+    """How often one node was doubled."""
     stages_overlap: float
     """Interleaved stages send while they compute."""
     offloaded_activation_bytes: float
@@ -192,6 +195,7 @@ def work_of(plan: TrainingPlan) -> Work:
         added_bytes=state.added_bytes,
         tensor_beside=float(engine == MEGATRON),
         **vars(traffic),
+        node_doublings=log2(max(1, dims.world_size // config.hardware.devices_per_node)),
         stages_overlap=float(dims.virtual_stages > 1),
         offloaded_activation_bytes=_offloaded(plan, shape),
         host_parameters=state.on_host,

@@ -218,6 +218,11 @@ def test_tensor_parallelism_over_nodes_goes_at_the_networks_speed() -> None:
     assert across.parts_s["tensor parallelism"] > inside.parts_s["tensor parallelism"]
 
 
+def test_nodes_are_counted_by_the_ranks_on_them() -> None:
+    on = ("model=7b", "method=F+Z3", "hardware=h100", "precision=bf16_mixed", "hardware.devices_per_node=8")
+    assert [work_of(make_plan(*on, f"hardware.nodes={nodes}")).node_doublings for nodes in (1, 2, 16)] == [0, 1, 4]
+
+
 def test_a_pipeline_waits_less_the_more_passes_it_has() -> None:
     few, many = (cluster("parallelism.pp=8", f"batch.accumulation={passes}") for passes in (8, 64))
     waits = [one.parts_s["pipeline"] / (one.parts_s["forward"] + one.parts_s["backward"]) for one in (few, many)]

@@ -156,6 +156,14 @@ def test_activations_go_to_the_host_and_come_back() -> None:
     assert step.whole == pytest.approx(2 * 60 + 20)
 
 
+def test_more_nodes_wait_longer_for_the_slowest() -> None:
+    one, two, eight = (step_time(replace(WORK, node_doublings=times), RATES) for times in (0.0, 1.0, 3.0))
+    assert "stragglers" not in one.parts_s
+    assert two.whole / one.whole == pytest.approx(1.005)
+    assert eight.whole / one.whole == pytest.approx(1.005**3)
+    assert eight.parts_s["stragglers"] == pytest.approx(eight.whole - one.whole)
+
+
 def test_the_parts_of_parallelism_are_named_only_where_there_are_any() -> None:
     assert "pipeline" not in step_time(WORK, RATES).parts_s
     parts = step_time(replace(WORK, bubble=0.5, tensor_bytes=2.0), RATES).parts_s
