@@ -206,7 +206,7 @@ def test_tensor_parallelism_cuts_products_and_adds_collectives() -> None:
 def test_sequence_parallelism_cuts_what_tensor_parallelism_leaves_whole() -> None:
     plain, cut = (cluster("parallelism.tp=8", f"parallelism.sequence={on}") for on in ("false", "true"))
     assert 0.8 < cut.parts_s["forward"] / plain.parts_s["forward"] < 0.98
-    # It sends as much in forward, and half more in backward, which products hide.
+    # It sends as much in forward, and half more in backward, of which products hide a part.
     assert 1 <= cut.parts_s["tensor parallelism"] / plain.parts_s["tensor parallelism"] < 1.25
 
 
