@@ -9,6 +9,7 @@ from typing import Any
 
 import accelerate
 import torch
+from living import tensors_in
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.distributed import device_mesh
@@ -36,7 +37,7 @@ class Answering(TorchDispatchMode):
     ) -> Any:
         kwargs, name = kwargs or {}, func._schema.name  # type: ignore[attr-defined]
         OPERATORS[name] += 1
-        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        tensors = list(tensors_in((args, kwargs)))
         on_device = any(tensor.device.type == "cuda" for tensor in tensors)
         if on_device and (name in _HOST or _copies_and_waits(name, args, kwargs)):
             waited()
