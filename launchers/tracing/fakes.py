@@ -68,7 +68,9 @@ def fake_tensors() -> Iterator[None]:
 
 
 def be_alone() -> None:
-    """Let DeepSpeed not compare numbers with what other ranks would send; call it after a launcher is imported."""
+    """Let DeepSpeed compile nothing, nor compare numbers with other ranks; call it after a launcher is imported."""
+    if ops := sys.modules.get("llmexp.launchers.deepspeed.ops"):
+        ops.use_built_ops()
     if coordinator := sys.modules.get("deepspeed.runtime.zero.partitioned_param_coordinator"):
         vars(coordinator)["assert_ints_same_as_other_ranks"] = lambda *_: None
 
