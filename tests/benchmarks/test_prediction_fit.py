@@ -81,6 +81,7 @@ def test_what_is_judged_is_not_in_the_fit(cells, monkeypatch) -> None:
 
     monkeypatch.setattr(judge_module, "printed_cells", lambda: cells)
     monkeypatch.setattr(judge_module, "own_cells", list)
+    monkeypatch.setattr(judge_module, "others_cells", list)
     monkeypatch.setattr(judge_module, "fitted", recorded)
     judge = judge_module.Judge()
     del seen[:]
