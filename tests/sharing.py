@@ -22,8 +22,11 @@ class Sharing(LoadFileScheduling):
 
 @cache
 def scope_of(file: str) -> str:
-    """Return what files that share a worker have in common: a folder, the ranks, else the file alone."""
+    """Return what files that share a worker have in common: a folder, the ranks of a folder, else the file alone.
+
+    All ranks would be one worker's, longer than what is left for each of the others.
+    """
     for folder in FOLDERS:
         if file.startswith(folder):
             return folder
-    return RANKS if RANKS in Path(file).read_text() else file
+    return f"{RANKS} {Path(file).parent}" if RANKS in Path(file).read_text() else file
