@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,20 +28,10 @@ KINDS = dict.fromkeys(("sparsegpt", "wanda", "magnitude"), "sparsify") | dict.fr
 )
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture(scope="session")
 def trained_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a Llama that has read 150 thousand bytes of Python's library."""
     folder = tmp_path_factory.mktemp("trained")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     torch.manual_seed(0)
     read = torch.tensor(list(b"".join(path.read_bytes() for path in library_modules())))
     model, draw = LlamaForCausalLM(LlamaConfig(**SIZES)), random.Random(0)
@@ -56,7 +45,6 @@ def trained_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
         schedule.step()
         optimizer.zero_grad()
     model.save_pretrained(folder)
-    torch.set_num_threads(threads)
     return folder
 
 

@@ -94,8 +94,9 @@ def test_llm_compressor_is_told_the_matrices_of_experts_alone() -> None:
 
 
 @pytest.fixture
-def compressed(compress_plan: MakePlan, experts: Path, tmp_path: Path) -> Any:
-    def run(method: str, model: Path = experts, **keys: Any) -> tuple[CompressionSummary, float]:
+def compressed(compress_plan: MakePlan, request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    def run(method: str, model: Path | None = None, **keys: Any) -> tuple[CompressionSummary, float]:
+        model = model or request.getfixturevalue("experts")
         folder = tmp_path / f"repeat.{len(list(tmp_path.iterdir()))}"
         folder.mkdir()
         rank = Rank(0, 0, 1, folder)
@@ -107,14 +108,16 @@ def compressed(compress_plan: MakePlan, experts: Path, tmp_path: Path) -> Any:
     return run
 
 
-def test_magnitude_takes_experts_too(compressed: Any) -> None:
-    summary, _ = compressed("magnitude")
+def test_magnitude_takes_experts_too(compressed: Any, tmp_path: Path) -> None:
+    _model().save_pretrained(tmp_path / "repeat.model")
+    summary, _ = compressed("magnitude", model=tmp_path / "repeat.model")
     assert summary.sparsity == pytest.approx(0.5, abs=1e-3)
     assert summary.compressed_parameters == OF_ALL_EXPERTS + OF_ATTENTION
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def with_llm_compressor() -> None:
+    """Skip before the experts are trained."""
     if not PYTHON or not find_spec("compressed_tensors"):
         pytest.skip("no llm-compressor: make compress-venv, or set LLMEXP_COMPRESS_PYTHON")
 
