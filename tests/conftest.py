@@ -41,6 +41,8 @@ for number in (signal.SIGINT, signal.SIGHUP):
 # Let oneDNN and precision=auto leave bf16 instructions alone, so that every machine plans and runs the same:
 # fp32 where no test says otherwise.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
+# Threads that wait for each other sleep: beside other tests they would spin for a quarter of a run's CPU time.
+os.environ.setdefault("GOMP_SPINCOUNT", "0")
 # What torch.compile keeps for one kind of instructions breaks ranks that use another (torch 2.13: corrupted memory).
 os.environ.setdefault(
     "TORCHINDUCTOR_CACHE_DIR", f"{gettempdir()}/llmexp-tests-inductor-{os.environ.get('ATEN_CPU_CAPABILITY', 'own')}"
