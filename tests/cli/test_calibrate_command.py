@@ -107,7 +107,7 @@ def test_errors_are_listed_by_date_with_those_outside_of_their_interval(llmexp, 
     assert code == 0
     rows = [line for line in out.splitlines() if line.startswith("2026-01-02 03:04")]
     assert len(rows) == 3
-    assert next(row for row in rows if "1b F+Z3 " in row).split()[-1] == "0.50"
+    assert next(row for row in rows if "1b F+Z3 " in row).split()[-2:] == ["0.50", "*"]
     assert next(row for row in rows if "1b F+Z2+O" in row).split()[-1] == "1.60"
     assert "median error: 60.0% over 3 runs" in out
     assert out.splitlines()[-1] == "h100, deepspeed: drift unknown: 1 sweep by day, and it takes 8"

@@ -13,7 +13,7 @@ from llmexp.record.result import RunResult, RunStatus
 from llmexp.record.samples import StepSample, read_samples
 from llmexp.sweep.measuring import folder_of
 
-WAIT_S, STEPS = 0.04, 4
+WAIT_S, STEPS = 0.2, 4
 BY_LINE = "pattern='loss (?P<loss>[0-9.]+)'"
 # As LLMQ's library prints, but for its call of fflush.
 IN_C = f"""
@@ -52,7 +52,7 @@ def child(*options: str) -> str:
     return f"""
 import subprocess, sys
 
-program = "import time\\nfor step in range(200): time.sleep({WAIT_S}); print(f'loss {{1 / (step + 1):.6f}}')"
+program = "import time\\nfor step in range(20): time.sleep({WAIT_S}); print(f'loss {{1 / (step + 1):.6f}}')"
 subprocess.run([sys.executable, *{options}, "-c", program], check=True)
 """
 
