@@ -54,8 +54,9 @@ def words_of_blind() -> Iterator[str]:
     yield "times include evaluations. In the second, rows were corrected by their sources after a first look: they now"
     yield "say which programs have fused kernels and which network, LLMQ's own casts and offloading have no plan, and"
     yield "MLPerf counts as three programs. As collected, the median was 22.4 % over 41 sources, and 51 % of 268 were"
-    yield "held. No formula was changed for these figures. In the third, Adam was read as AdamW, and a precision that"
-    yield "no one says as mixed. The last column below has what each test found."
+    yield "held. No formula was changed for these figures. In the third, Adam was read as AdamW, a precision that no"
+    yield "one says as mixed, and stages with a layer fewer as their source has them. One of its sources was collected"
+    yield "after the others were predicted. The last column below has what each test found."
 
 
 def _line(test: str, sources: Sequence[Blind]) -> str:
