@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from time import process_time
 
-from benchmarks.prediction.published_plans import planned, words_and_assumptions
+from benchmarks.prediction.published_batches import planned_as_run
+from benchmarks.prediction.published_plans import words_and_assumptions
 from benchmarks.prediction.published_rows import Row
 from llmexp.cli.arguments import run_parser
 from llmexp.cli.open_plans import open_plans
@@ -79,7 +80,7 @@ class Searched:
 
 def searched(row: Row, fixed: Sequence[str] = (), *, any_engine: bool = False) -> Searched:
     """Search for the model, machine, precision and samples of a step of a published run."""
-    published = planned(row)
+    published = planned_as_run(row)
     open_ = (*_LEFT_OPEN, *(["engine="] if any_engine else []))
     words = [word for word in words_and_assumptions(row)[0] if not word.startswith(open_)]
     begin = process_time()

@@ -113,6 +113,8 @@ def planned(row: Row) -> Planned:
         return Planned(row, (), (), None, "products in nvfp4 have no plan in llmexp")
     if row.framework == _OWN_KERNELS and (row.precision == "fp8" or row.offload):
         return Planned(row, (), (), None, "casts and offloading of LLMQ's kind have no plan in llmexp")
+    if row.pp > 1 and row.accumulation is None and row.global_batch is None:  # its bubble may be of any size
+        return Planned(row, (), (), None, "a pipeline whose source does not name its passes has no plan")
     words, assumed = words_and_assumptions(row)
     loader, master, composer = _composed_once()
     try:

@@ -14,7 +14,6 @@ import yaml
 
 from benchmarks.prediction import cells, judge
 from benchmarks.prediction.published import Judged, corrected, judged, median_over_sources, published_cells
-from benchmarks.prediction.published_batches import planned_as_run
 from benchmarks.prediction.published_plans import Planned, planned, words_and_assumptions
 from benchmarks.prediction.published_programs import engine_of, recomputed_share
 from benchmarks.prediction.published_rows import KINDS, RECOMPUTATIONS, UNITS, Row, published_rows
@@ -37,12 +36,6 @@ def one_of_each(rows) -> list[Judged]:
     """The run of each source on the fewest cards."""
     few = {row.source: row for row in sorted(rows, key=lambda row: -row.devices)}
     return judged(few.values())
-
-
-@pytest.fixture(scope="module")
-def made_up(rows) -> Row:
-    row = next(row for row in rows if row.source == "kempnerforge" and row.devices == 4 and row.tp == 1)
-    return replace(row, note="", micro_batch=4, accumulation=2, global_batch=None)
 
 
 def test_there_are_enough_rows_of_enough_sources(rows) -> None:
@@ -181,29 +174,6 @@ def test_what_a_source_does_not_say_is_named(made_up) -> None:
         "no sharding",
         "AdamW",
     }
-
-
-def test_a_batch_without_a_micro_batch_has_the_fastest_that_fits(made_up) -> None:
-    silent = replace(made_up, micro_batch=None, accumulation=None, global_batch=4 * 12)
-    chosen, one = planned_as_run(silent), planned(silent)
-    sizes = {micro: planned(replace(silent, micro_batch=micro)) for micro in (1, 2, 4)}
-    assert [fit_of(sizes[micro].plan, micro).verdict for micro in (1, 2, 4)] == ["yes"] * 3
-    fastest = min(sizes, key=lambda micro: sizes[micro].cell.evidence(constants()).predicted_s({}))
-    assert (fastest, chosen.plan.batch.micro, chosen.plan.batch.accumulation) == (4, 4, 3)
-    assert chosen.row == silent
-    assert {*one.assumed} ^ {*chosen.assumed} == {"a micro batch of 1", "the fastest micro batch that fits"}
-
-
-def test_a_micro_batch_that_is_too_large_is_not_assumed(made_up) -> None:
-    silent = replace(made_up, micro_batch=None, accumulation=None, global_batch=4 * 64, recomputation="none")
-    chosen = planned_as_run(silent).plan.batch.micro
-    beyond = planned(replace(silent, micro_batch=2 * chosen)).plan
-    assert chosen < 64
-    assert fit_of(beyond, 2 * chosen).verdict != "yes"
-
-
-def test_without_a_batch_the_micro_batch_is_one(made_up) -> None:
-    assert planned_as_run(replace(made_up, micro_batch=None, accumulation=None)).plan.batch.micro == 1
 
 
 def test_fp16_is_planned_as_itself_so_that_older_cards_have_plans(made_up) -> None:
