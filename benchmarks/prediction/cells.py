@@ -48,6 +48,8 @@ class Cell:
     """The bytes that forward and backward move for each score, by kernels that no engine here has."""
     tensor_beside: bool | None = None
     """Whether tensor parallelism sends beside the gradients of weights; None: as its engine does."""
+    tensor_beside_forward: bool = False
+    """Whether it sends beside the products of forward too, as that of no engine here does."""
     reduces_beside: bool = True
     """Whether gradients are reduced while backward computes others, as every engine does."""
     multiplies_fp32: bool = False
@@ -56,7 +58,7 @@ class Cell:
     @property
     def work(self) -> Work:
         """Return the work of a step of its program on one rank."""
-        work = work_of(self.plan)
+        work = replace(work_of(self.plan), tensor_beside_forward=float(self.tensor_beside_forward))
         if self.tensor_beside is not None:
             work = replace(work, tensor_beside=float(self.tensor_beside))
         return self._in_fp32(work) if self.multiplies_fp32 else work

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -14,6 +13,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from benchmarks.prediction.cells import Cell
+from benchmarks.prediction.published_machines import CARDS_OF_A_NODE, machine_words
 from benchmarks.prediction.published_programs import (
     BY_LAYERS,
     TITAN,
@@ -23,6 +23,7 @@ from benchmarks.prediction.published_programs import (
     reduces_beside,
     score_bytes,
     sends_beside,
+    sends_beside_forward,
 )
 from benchmarks.prediction.published_rows import Row
 from llmexp.cli.app import CONFIG, hydra_app
@@ -38,18 +39,6 @@ _BASES = {"llama": "7b", "gpt": "7b", "qwen3": "qwen3-8b", "mixtral": "mixtral",
 _UNLIKE = {
     "gpt": "an MLP of two matrices as a gated one of as many weights, LayerNorm as RMSNorm",
     "qwen3_moe": "no norms of queries and keys",
-}
-# Cards that differ from those of a file: the H100 with 96 GB of HBM2e and 500 W that torchtitan's pages describe. At
-# 350 W an H100 PCIe reaches 0.62 of the products of an SXM5 at 700 W (496 and 795 TFLOP/s, as in the constants), which
-# is power to 0.68: 500 W give 0.8 of them.
-_CARDS = {
-    "h100_96gb": [
-        "hardware=h100",
-        "hardware.memory_bytes=102005473280",
-        "hardware.memory_bandwidth_bytes_per_s=2.4e12",
-        "hardware.peak_flops_per_s.bf16=791.5e12",
-        "hardware.peak_flops_per_s.fp8=1583e12",
-    ]
 }
 # NVIDIA's programs, whose recipes shard optimizer states, and cut sequences where they cut matrices; with layers that
 # stages do not share out evenly embedding and head count as layers (megatron-bridge 0.3.1, recipes/llama/llama3.py).
@@ -67,9 +56,6 @@ _HOPPER = ("h100", "h100_96gb", "h200", "h800")
 _LIKE_LIGER, _FOR_HOPPER = "MLP and loss in fused kernels", "FlashAttention-3"
 # LLMQ casts in the kernels before a product, and its card updates states that lie on the host.
 _OWN_KERNELS = "llmq"
-# Where a source has another network than the file of its cards.
-_NETWORK = re.compile(r"network of (\d+) Gbit/s a node")
-_CARDS_OF_A_NODE = 8
 # A plain MLP is planned as a gated one whose three matrices have as many weights, in steps that tp divides.
 _WIDTH_STEP = 64
 
@@ -96,6 +82,7 @@ class Planned:
             attention_share=attention_share(self.row),
             score_bytes=score_bytes(self.row),
             tensor_beside=sends_beside(self.row),
+            tensor_beside_forward=sends_beside_forward(self.row),
             reduces_beside=reduces_beside(self.row),
         )
 
@@ -138,7 +125,7 @@ def _composed_once() -> tuple[ConfigLoader, DictConfig, Composer]:
 def words_and_assumptions(row: Row) -> tuple[list[str], list[str]]:
     """Return the words that plan a row, and what they say that its source does not."""
     assumed: list[str] = []
-    words = [f"task={row.kind}", *_model(row, assumed), *_machine(row, assumed), *_batch(row, assumed)]
+    words = [f"task={row.kind}", *_model(row, assumed), *machine_words(row, assumed), *_batch(row, assumed)]
     words += [f"engine={engine_of(row)}", *_precision(row, assumed), f"method={_method(row, assumed)}"]
     assumed += [_OF_RECIPES] * _takes_recipes(row)
     words += [*_layout(row), *_optimizer(row, assumed), *_kernels(row), *_recomputed_layers(row)]
@@ -188,18 +175,6 @@ def _model(row: Row, assumed: list[str]) -> list[str]:
     words = [f"model={_BASES[row.family]}", f"model.name={row.model}", f"model.max_positions={row.seq_len}"]
     words += [f"model.{name}={size}" for name, size in sizes.items() if size is not None]
     return words + ["model.tie_embeddings=true"] * (row.tied == "yes")
-
-
-def _machine(row: Row, assumed: list[str]) -> list[str]:
-    nodes = row.nodes
-    if nodes is None:
-        nodes = -(-row.devices // _CARDS_OF_A_NODE)
-        assumed += [f"machines of {_CARDS_OF_A_NODE} cards"] * (row.devices > 1)
-    card = _CARDS.get(row.hardware, [f"hardware={row.hardware}"])
-    devices = row.devices // nodes
-    told = _NETWORK.search(row.note)
-    network = [f"hardware.network_bandwidth_bytes_per_s={int(told[1]) / 8 / devices}e9"] if told else []
-    return [*card, f"hardware.nodes={nodes}", f"hardware.devices_per_node={devices}", *network]
 
 
 def _batch(row: Row, assumed: list[str]) -> list[str]:
@@ -275,7 +250,7 @@ def _layout(row: Row) -> list[str]:
     degrees = {"dp": row.replicas, "tp": row.tp, "pp": row.pp, "cp": row.cp, "ep": row.ep}
     words = [f"parallelism.{name}={size}" for name, size in degrees.items()]
     words += [f"parallelism.virtual_stages={row.virtual_stages}"] * bool(row.virtual_stages)
-    words += [f"parallelism.shard={_CARDS_OF_A_NODE}"] * (_COPIED in row.note)
+    words += [f"parallelism.shard={CARDS_OF_A_NODE}"] * (_COPIED in row.note)
     words += [f"parallelism.schedule={row.schedule}"] * bool(row.schedule)
     words += [f"parallelism.etp={row.etp}"] * bool(row.etp)
     short = _SHORT_ENDS in row.note or (_has_recipes(row) and not _is_even(row))

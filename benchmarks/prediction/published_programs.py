@@ -8,6 +8,8 @@ TITAN, BY_LAYERS = "torchtitan", "recomputation by layers"
 _MEGATRON, _ALEPH_ALPHA, _ONEFLOW = "megatron", "megatron-like", "megatron-oneflow"
 # Their tensor parallelism is torch's, on DTensors; others have layers of their own, as Megatron has.
 _WITH_DTENSOR, _ASYNCHRONOUS = ("pytorch", "torchtitan", "kempnerforge", "automodel"), "asynchronous tp"
+# TransformerEngine's layers send beside products of forward too, where a program turns that on (tp_comm_overlap).
+_BESIDE_PRODUCTS = "tensor communication overlapped"
 # Megatron-LM's tensor parallelism sends beside the gradients of weights since September 2021 (commit 16c90445e7). It
 # reduces these beside backward since August 2023 (2d5220a424). Forks lag behind: BigScience's of February 2022 has
 # neither. Aleph Alpha's layers send what autograd hands them, when both products are done (scaling, linear/utils.py).
@@ -33,6 +35,11 @@ def sends_beside(row: Row) -> bool:
     if row.framework in _WITH_DTENSOR:
         return _ASYNCHRONOUS in row.note
     return not _is_megatron_before(row, _SENDS_BESIDE_SINCE)
+
+
+def sends_beside_forward(row: Row) -> bool:
+    """Tell whether tensor parallelism sends beside the products of forward too, in parts of a product."""
+    return _BESIDE_PRODUCTS in row.note or _ASYNCHRONOUS in row.note
 
 
 def reduces_beside(row: Row) -> bool:

@@ -365,6 +365,23 @@ def test_tensor_parallelism_sends_beside_gradients_where_its_program_did(
 
 
 @pytest.mark.parametrize(
+    ("framework", "note", "beside"),
+    [
+        ("nemo", "tensor communication overlapped", True),
+        ("nemo", "", False),
+        ("torchtitan", "asynchronous tp", True),
+        ("torchtitan", "", False),
+    ],
+)
+def test_tensor_parallelism_sends_beside_forward_where_its_source_says_so(made_up, framework, note, beside) -> None:
+    row = replace(made_up, framework=framework, note=note, devices=4, tp=4)
+    waits, sends = (
+        step_time(planned(one).cell.work, planned(row).cell.rates(constants())) for one in (replace(row, note=""), row)
+    )
+    assert (sends.tensor < 0.95 * waits.tensor) == beside
+
+
+@pytest.mark.parametrize(
     ("framework", "date", "note", "beside"),
     [
         ("megatron-lm", "2023-07", "", False),

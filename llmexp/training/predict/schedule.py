@@ -88,6 +88,8 @@ class _Pass:
     again: Any
     """What backward begins with where a forward pass runs again."""
     backward: Any
+    products: Any
+    """The products of forward, beside which some programs communicate."""
     behind: Any
     """The products of backward, beside which it communicates."""
     attention: Any
@@ -143,7 +145,7 @@ def _pass(w: Work, r: Rates) -> _Pass:
     added = w.added_bytes / r.memory_bytes_per_s * r.fused_update
     kernels = behind + casts_behind + elementwise * r.backward_elementwise + attended + dequantized + added
     launches_behind = launches * r.backward_launches + w.cast_layers_behind * r.launch_s
-    return _Pass(forward, again, _longer(kernels, launches_behind), behind, attention)
+    return _Pass(forward, again, _longer(kernels, launches_behind), products + fp8, behind, attention)
 
 
 def _products(w: Work, r: Rates) -> Any:
@@ -185,15 +187,21 @@ def _elementwise(w: Work, r: Rates) -> Any:
 
 
 def _tensor(w: Work, r: Rates, one: _Pass) -> Any:
-    """Return what tensor parallelism adds to a pass: weights' gradients hide a part of it in backward.
+    """Return what tensor parallelism adds to a pass: products of some programs hide a part of it.
 
-    Layers that compute these beside it gather the inputs of matrices for them once more; others have kept them.
+    Layers that compute the gradients of weights beside it gather the inputs of matrices for them once more; others have
+    kept them.
     """
     sent = w.tensor_bytes / r.tensor_bytes_per_s + w.tensor_calls * r.tensor_delay_s
+    forward = _half_hidden(sent, one.products, w.tensor_beside_forward) * (1 + w.recomputed)
     # Of the four times that a layer gathers or scatters, two gather.
-    behind = sent * (1 + w.sequence / 2)
-    beside = _HIDES * _beyond(behind, one.behind / 2) + (1 - _HIDES) * behind
-    return sent * (1 + w.recomputed) + beside * w.tensor_beside + sent * (1 - w.tensor_beside)
+    again = sent * w.sequence / 2 * w.tensor_beside
+    return forward + _half_hidden(sent + again, one.behind / 2, w.tensor_beside)
+
+
+def _half_hidden(sent: Any, products: Any, beside: Any) -> Any:
+    """Return what remains to wait for: all that is sent, or, beside products, what these do not hide."""
+    return sent - beside * _HIDES * (sent - _beyond(sent, products))
 
 
 def _context(w: Work, r: Rates, one: _Pass) -> Any:

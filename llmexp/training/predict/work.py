@@ -122,6 +122,8 @@ class Work:
     tensor_calls: float
     tensor_beside: float
     """Backward sends beside the gradients of weights, as Megatron's layers do; DTensor's wait for both."""
+    tensor_beside_forward: float
+    """Forward sends beside its products, as TransformerEngine's layers can; those of no engine here do."""
     sequence: float
     ring_bytes: float
     ulysses_bytes: float
@@ -194,6 +196,7 @@ def work_of(plan: TrainingPlan) -> Work:
         copied_bytes=state.copied_bytes,
         added_bytes=state.added_bytes,
         tensor_beside=float(engine == MEGATRON),
+        tensor_beside_forward=0.0,
         **vars(traffic),
         node_doublings=log2(max(1, dims.world_size // config.hardware.devices_per_node)),
         stages_overlap=float(dims.virtual_stages > 1),

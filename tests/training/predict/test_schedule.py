@@ -126,6 +126,15 @@ def test_nothing_hides_tensor_parallelism_in_forward_and_gradients_of_weights_ha
     assert gathered == pytest.approx(1000 + 1500 - 20 / 2, rel=0.001)
 
 
+def test_products_of_forward_hide_half_of_tensor_parallelism_where_it_runs_beside_them() -> None:
+    whole = replace(WORK, tensor_bytes=2.0, tensor_beside=1.0)
+    beside = replace(whole, tensor_beside_forward=1.0)
+    assert step_time(beside, RATES).tensor == pytest.approx(step_time(whole, RATES).tensor - 2.0 / 2, rel=0.01)
+    long = [replace(work, tensor_bytes=1000.0, recomputed=1.0) for work in (whole, beside)]
+    hidden = step_time(long[0], RATES).tensor - step_time(long[1], RATES).tensor
+    assert hidden == pytest.approx(2 * 20 / 2, rel=0.001)
+
+
 def test_layers_that_wait_for_both_gradients_hide_nothing_and_gather_no_input_again() -> None:
     assert step_time(replace(WORK, tensor_bytes=2.0, sequence=1.0), RATES).tensor == pytest.approx(4.0)
 
