@@ -11,6 +11,7 @@ No constant is fitted to them. Each row holds what its source says and nothing e
 - `hardware` names a file of conf/hardware, or a card that has none. `devices` counts all cards, `nodes` the machines.
 - `accumulation` is the number of passes a step, `global_batch` the samples of a step; one of them is enough.
 - `precision` is bf16_mixed (fp32 master weights), bf16_pure, fp16, fp8, mxfp8 or nvfp4.
+- `etp` is the ranks that each expert is cut over; empty, it is tp.
 - `sharding` is the ZeRO stage that comes closest: FSDP is 3, a distributed optimizer 1. `offload` has what the host
   keeps. `recomputation` is none, selective, full, or the share of layers that are recomputed.
 - `value` and `unit` are as printed.
@@ -79,7 +80,6 @@ class Row:
     memory_kind: str
     note: str
     etp: int | None = None
-    """The ranks that each expert is cut over; a file without the column has none, which is tp."""
     ends_as_layers: str = ""
     """Which of embedding and head count as a layer where stages share out layers: embedding, head or both."""
 
