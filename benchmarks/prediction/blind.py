@@ -58,8 +58,9 @@ def words_of_blind() -> Iterator[str]:
     yield "one says as mixed, and stages with a layer fewer as their source has them. One of its sources was collected"
     yield "after the others were predicted. The last column below has what each test found."
     yield ""
-    yield "Then readers who saw no prediction compared the rows of 80 sources with their pages, scripts and programs once"
-    yield "more. Every change that they could prove was taken, 1,743 cells in 1,027 rows, whichever way it moved an error."
+    yield "Then readers who saw no prediction compared the rows of 80 sources with their pages, scripts and programs"
+    yield "once more. Every change that they could prove was taken, whichever way it moved an error: 1,743 cells in"
+    yield "1,027 rows."
 
 
 def _line(test: str, sources: Sequence[Blind]) -> str:

@@ -139,11 +139,13 @@ def test_what_was_not_fitted_has_the_interval_of_runs_of_its_kind() -> None:
     assert all(low < 1 < high for _, low, high in behind.values())
 
 
-def test_few_held_out_runs_have_the_ends_of_a_wider_group_too_and_tell_no_share() -> None:
+def test_few_held_out_runs_have_the_ends_of_a_wider_group_too_and_tell_no_share(monkeypatch) -> None:
     words = ("engine=megatron", "model=mixtral", "optimizer=adamw", "hardware=h100", "force=true")
-    found, intervals = predicted("method=F", *words), constants()["intervals"]
-    own, wider = intervals["runs with experts"], intervals["other hardware, without offload"]
-    assert own[2] == found.held_out_runs < 20
+    intervals = constants()["intervals"]
+    own, wider = [0.5, 1.2, 19], intervals["other hardware, without offload"]
+    monkeypatch.setitem(intervals, "runs with experts", own)
+    found = predicted("method=F", *words)
+    assert found.held_out_runs == own[2]
     assert not found.tells_share
     assert found.holds == pytest.approx((min(own[0], wider[0]), max(own[1], wider[1])))
 
