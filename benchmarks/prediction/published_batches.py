@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from benchmarks.prediction.published_plans import MICRO_OF_ONE, Planned, planned
@@ -21,10 +20,12 @@ def planned_as_run(row: Row) -> Planned:
 
     That is a power of two as micro batch where it names its batch, and the stages of a rank where they interleave.
     """
-    silent = {FASTEST_MICRO: _names_batch_alone(row), FASTEST_STAGES: _names_schedule_alone(row)}
+    micros, stages = _micros(row), _stages(row)
+    silent = {FASTEST_MICRO: micros != [row.micro_batch], FASTEST_STAGES: stages != [row.virtual_stages]}
     if not any(silent.values()):
         return planned(row)
-    fitting = [one for one in map(planned, _rows_of(row)) if _fits(one)]
+    rows = (replace(row, micro_batch=micro, virtual_stages=each) for micro in micros for each in stages)
+    fitting = [one for one in map(planned, rows) if _fits(one)]
     if not fitting:
         return planned(row)
     fastest = min(fitting, key=lambda one: one.cell.evidence(constants()).predicted_s({}))
@@ -32,31 +33,21 @@ def planned_as_run(row: Row) -> Planned:
     return replace(fastest, row=row, assumed=(*known, *(words for words, is_silent in silent.items() if is_silent)))
 
 
-def _names_batch_alone(row: Row) -> bool:
-    return row.micro_batch is None and row.global_batch is not None
-
-
-def _names_schedule_alone(row: Row) -> bool:
-    return row.schedule == _INTERLEAVED and row.virtual_stages is None
-
-
-def _rows_of(row: Row) -> Iterator[Row]:
-    """Yield the row with each micro batch and each number of virtual stages that it may have had."""
-    micros = _powers_of_two(row.global_batch // row.replicas) if _names_batch_alone(row) else [row.micro_batch]
-    stages = _shared_out(row) if _names_schedule_alone(row) else [row.virtual_stages]
-    return (replace(row, micro_batch=micro, virtual_stages=each) for micro in micros for each in stages)
-
-
-def _powers_of_two(samples: int) -> list[int]:
-    """Return the powers of two that divide a replica's samples of a step."""
+def _micros(row: Row) -> list[int | None]:
+    """Return the micro batch; without one, the powers of two that divide a replica's samples of a step, if known."""
+    if row.micro_batch is not None or row.global_batch is None:
+        return [row.micro_batch]
+    samples = row.global_batch // row.replicas
     return [1 << power for power in range(samples.bit_length()) if samples % (1 << power) == 0]
 
 
-def _shared_out(row: Row) -> list[int | None]:
-    """Return the numbers of stages that share out all layers, or all with embedding and head; one does not interleave.
+def _stages(row: Row) -> list[int | None]:
+    """Return the virtual stages, or where a schedule alone is known all that share out layers, also with both ends.
 
     A plan refuses those that do not suit it.
     """
+    if row.schedule != _INTERLEAVED or row.virtual_stages is not None:
+        return [row.virtual_stages]
     layers = row.layers or 0
     return [each for each in sorted({*virtual_stages(layers, row.pp), *virtual_stages(layers + 2, row.pp)}) if each > 1]
 

@@ -234,8 +234,9 @@ def _kernels(row: Row) -> list[str]:
     So is torch's own. A kernel for Hopper is one that the source names.
     """
     outside = engine_of(row) != "megatron"
-    # A plain LayerNorm and GELU are single kernels, as Liger's are, where llmexp's models have several.
-    fused = ["kernels.liger=true"] * (outside and (row.family == "gpt" or _LIKE_LIGER in row.note))
+    # A plain LayerNorm and GELU are single kernels, as Liger's are; those of llmexp's models are several without C.
+    plain = row.family == "gpt" and row.compile != "yes"
+    fused = ["kernels.liger=true"] * (outside and (plain or _LIKE_LIGER in row.note))
     old = outside and row.flash != "no" and _FOR_HOPPER not in row.note
     return fused + ["kernels.flash=fa2"] * (old and row.hardware in _HOPPER)
 
