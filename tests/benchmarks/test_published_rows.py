@@ -133,9 +133,14 @@ def test_units_agree(made_up) -> None:
 
 @pytest.mark.slow
 def test_no_fit_reads_them(monkeypatch) -> None:
-    whole = judge.Judge()
+    fitted = []
+    monkeypatch.setattr(judge, "fitted", lambda runs, constants, *start: fitted.append(runs.cells))
+    judge.Judge()
     monkeypatch.setattr(cells, "PUBLISHED", Path("nowhere.csv"))
-    assert (whole.logs == judge.Judge().logs).all()
+    judge.Judge()
+    seen, without = fitted
+    assert seen == without
+    assert not {cell.table for cell in seen} & {row.source for row in published_rows()}
     assert not list(cells.RESULTS.rglob("published.csv"))
 
 
