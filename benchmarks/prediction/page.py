@@ -24,7 +24,7 @@ _COLORS = {
     "a100": "#e69f00",
     "a100_40gb": "#f0e442",
 }
-_OTHER_COLOR = "#999999"
+_OTHERS, _OTHER_COLOR = "other cards", "#999999"
 _HEAD = """\
 # Predictions: the evidence
 
@@ -74,8 +74,8 @@ def picture(judged: Sequence[Judged], path: Path) -> None:
     for place, one in enumerate(judged, 1):
         axes = figure.add_subplot(2, 4, place)
         measured = np.array([cell.step_s for cell in one.cells])
-        names = np.array([cell.hardware for cell in one.cells])
-        for name in dict.fromkeys(names):
+        names = np.array([cell.hardware if cell.hardware in _COLORS else _OTHERS for cell in one.cells])
+        for name in sorted(set(names), key=[_OTHERS, *_COLORS].index):
             of = names == name
             predicted = measured[of] * np.exp(one.errors[of])
             axes.scatter(measured[of], predicted, s=14, alpha=0.7, color=_COLORS.get(name, _OTHER_COLOR), label=name)
@@ -87,7 +87,7 @@ def picture(judged: Sequence[Judged], path: Path) -> None:
             axis.set_minor_formatter(NullFormatter())
         axes.set_title(one.name.replace(", ", ",\n", 1).replace(" and two", "\nand two"), fontsize=10)
         # The last panel has the most cards, and room to its right.
-        beside = {"loc": "upper left", "bbox_to_anchor": (1.02, 1.0)} if len(set(names)) > len(_COLORS) else {}
+        beside = {"loc": "upper left", "bbox_to_anchor": (1.02, 1.0)} if _OTHERS in names else {}
         axes.legend(fontsize=8, frameon=False, **beside)
     figure.savefig(path, dpi=80, metadata={"Software": None})
 
