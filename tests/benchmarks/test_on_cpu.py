@@ -17,6 +17,7 @@ from tests.planning import make_plan
 
 RATES = CpuRates(
     run="",
+    call_s=6e-7,
     flop_s=5e-12,
     element_s=7e-10,
     logit_s=7e-10,
@@ -24,7 +25,7 @@ RATES = CpuRates(
     updated_s=6e-10,
     collectives=dict.fromkeys(("all_reduce", "all_gather", "reduce_scatter"), Collective(2e-4, 1e-9)),
 )
-TRUTH = replace(STARTS, elementwise=20.0, layer_s=8e-4, recomputing=2.2)
+TRUTH = replace(STARTS, elementwise=20.0, layer_calls=1200.0, recomputing=2.2)
 
 
 def truths(methods: Sequence[str]) -> list[Truth]:

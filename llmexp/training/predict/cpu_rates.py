@@ -19,6 +19,7 @@ from llmexp.training.predict.micro_results import micro_results, name_of
 
 MICROBENCHMARKS = "microbenchmarks of this processor"
 _FAST = "time_p5_s"
+_COPY = "device_to_device"
 _COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
 
 
@@ -40,6 +41,8 @@ class CpuRates:
 
     run: str
     """The latest run of task=micro that measured them."""
+    call_s: float
+    """Of a call that does hardly any work: a copy of the fewest bytes."""
     flop_s: float
     element_s: float
     """Of RMSNorm, for each number."""
@@ -107,6 +110,7 @@ def _rates(
     try:
         return CpuRates(
             run=name_of(result),
+            call_s=min(_time_s(point) for point in points if point.params["kind"] == _COPY),
             flop_s=_each(points, ("gemm",), ("m", "n", "k"), dtype) / 2,
             element_s=_each(points, ("rms_norm",), ("tokens", "hidden"), dtype),
             logit_s=_each(points, ("cross_entropy",), ("tokens", "vocab"), dtype),

@@ -32,8 +32,8 @@ class CpuConstants:
     """Attention in a layer over attention alone."""
     loss: float
     """The loss and its gradient, in forward cross-entropies."""
-    layer_s: float
-    """A decoder layer's calls in forward, without their work."""
+    layer_calls: float
+    """A decoder layer's calls in forward, without their work, as calls that do hardly any."""
     backward_calls: float
     """Calls of backward over those of forward."""
     recomputing: float
@@ -42,16 +42,16 @@ class CpuConstants:
     """Calls of a layer with adapters over those without."""
     adapter_elementwise: float
     """Elementwise work of a layer with adapters over that without."""
-    update_layer_s: float
-    """The engine's calls of a layer's tensors in the update."""
+    update_layer_calls: float
+    """The engine's calls of a layer's tensors in the update, as such calls."""
     update: float
     """The whole update over AdamW alone: copies, norms and casts are in it."""
     reducing: float
     """Gradients' reduction over the collective alone."""
-    sharded_layer_s: float
-    """ZeRO's calls for each layer."""
-    gathering_layer_s: float
-    """Z3's calls for each layer, forward and backward together."""
+    sharded_layer_calls: float
+    """ZeRO's calls for each layer, as such calls."""
+    gathering_layer_calls: float
+    """Z3's calls for each layer, forward and backward together, as such calls."""
     gathers: float
     """Gathers of a layer by Z3 in a step, as collectives' calls."""
     host_update: float
@@ -95,7 +95,8 @@ def cpu_step(plan: TrainingPlan, rates: CpuRates, known: CpuConstants, multiplie
     shape = shape_of(plan.config.model)
     assert shape is not None
     trained = Trained.of(shape, plan.techniques, plan.config.adapter)
-    computing, calls = multipliers.get(COMPUTING, 1.0), multipliers.get(LAUNCHES, 1.0) * _calls(plan, shape, known)
+    computing = multipliers.get(COMPUTING, 1.0)
+    calls = multipliers.get(LAUNCHES, 1.0) * rates.call_s * _calls(plan, shape, known)
     products, elements, loss, kind = _work(plan, shape, rates, known)
     scores = float(plan.batch.micro * shape.num_layers * shape.num_heads * plan.config.data.seq_len**2)
     ahead, behind = (known.attention * scores * rates.scores_s[f"{kind}_{way}"] for way in ("forward", "backward"))
@@ -118,7 +119,7 @@ def cpu_step(plan: TrainingPlan, rates: CpuRates, known: CpuConstants, multiplie
 
 def _calls(plan: TrainingPlan, shape: ModelShape, known: CpuConstants) -> float:
     # Embedding, final norm and loss call about as much as one more layer.
-    return (shape.num_layers + 1) * known.layer_s * (known.adapter_calls if plan.techniques.adapter else 1.0)
+    return (shape.num_layers + 1) * known.layer_calls * (known.adapter_calls if plan.techniques.adapter else 1.0)
 
 
 def _work(plan: TrainingPlan, shape: ModelShape, rates: CpuRates, known: CpuConstants) -> tuple[float, Any, Any, str]:
@@ -141,7 +142,7 @@ def _update(
 ) -> tuple[float, float]:
     """Return the seconds of the update, as the device's and as the host's: one of them is 0."""
     shared = trainable / (plan.dims.dp if plan.techniques.zero_stage else 1) * rates.updated_s
-    calls = shape.num_layers * known.update_layer_s
+    calls = shape.num_layers * known.update_layer_calls * rates.call_s
     if plan.techniques.offload_optimizer:
         return 0.0, shared * known.host_update + calls
     return shared * known.update + calls, 0.0
@@ -150,7 +151,8 @@ def _update(
 def _exposed(plan: TrainingPlan, shape: ModelShape, trainable: float, rates: CpuRates, known: CpuConstants) -> float:
     """Return the seconds of communication; the calls of ZeRO's stages are there with one rank too."""
     stage, passes = plan.techniques.zero_stage, (2 + plan.techniques.recomputation) * plan.batch.accumulation
-    calls = known.sharded_layer_s * bool(stage) + known.gathering_layer_s * passes / 2 * (stage == 3)
+    calls = known.sharded_layer_calls * bool(stage) + known.gathering_layer_calls * passes / 2 * (stage == 3)
+    calls *= rates.call_s
     if plan.dims.dp == 1:
         return shape.num_layers * calls
     width = float(bytes_of(plan.config.precision.parameters))

@@ -19,6 +19,7 @@ WORDS = ("model=tiny", "hardware=cpu", "precision=bf16_mixed", "data.seq_len=256
 _ATTENTION = {"batch": 1, "heads": 4, "seq_len": 512}
 # Sizes and seconds of the points that predictions go by.
 POINTS: dict[str, tuple[dict[str, int], float]] = {
+    "device_to_device": ({"bytes": 1024}, 6e-7),
     "gemm": ({"m": 1000, "n": 1000, "k": 1000}, 0.02),
     "rms_norm": ({"tokens": 1000, "hidden": 100}, 1e-4),
     "cross_entropy": ({"tokens": 1000, "vocab": 500}, 4e-4),
@@ -114,6 +115,7 @@ def test_each_point_counts_where_it_was_fastest(write: Write, predicted) -> None
 @pytest.mark.parametrize(
     ("slower", "parts", "words"),
     [
+        ("device_to_device", {"forward", "recomputation", "backward", "communication", "update"}, "method=R+Z3"),
         ("gemm", {"forward", "backward"}, "method=Naive"),
         ("rms_norm", {"forward", "recomputation", "backward"}, "method=R"),
         ("cross_entropy", {"backward"}, "method=Naive"),
@@ -123,7 +125,7 @@ def test_each_point_counts_where_it_was_fastest(write: Write, predicted) -> None
         ("adamw_on_device", {"update on the host"}, "method=Z2+O"),
     ],
 )
-def test_a_slower_kernel_makes_its_parts_slower(
+def test_a_slower_call_or_kernel_makes_its_parts_slower(
     write: Write, predicted, slower: str, parts: set[str], words: str
 ) -> None:
     folder = write()
