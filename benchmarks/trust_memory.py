@@ -80,13 +80,19 @@ def memory_verdicts() -> Iterator[Figure]:
             len(given),
         )
     yield from _deciding("all cells", whole, None)
-    even = [check for check in whole if not check.odd]
-    yield from _deciding("cells that contradict no others", even, (DECIDES, RIGHT))
-    frontier = list(_frontier(tables[SEARCHED]))
-    yield _agreeing("the largest batch fits and its double does not", frontier)
-    yield _agreeing("the same, cells that contradict no others", (one for one in frontier if not one.odd), AGREES)
+    yield _agreeing("the largest batch fits and its double does not", _frontier(tables[SEARCHED]))
+    yield from even_verdicts()
     pure = (check for table in TASKS for check in checks(table, "bf16_pure") if check.said != UNSEARCHED)
     yield _agreeing("agrees, with ZeRO's states in bf16: all tables", pure)
+
+
+def even_verdicts() -> Iterator[Figure]:
+    """Yield how often the plan is sure, how often it is right then, and at the frontier, of cells that fit together."""
+    even = {table: [check for check in checks(table) if not check.odd] for table in TASKS}
+    whole = [check for found in even.values() for check in found if check.said != UNSEARCHED]
+    yield from _deciding("cells that contradict no others", whole, (DECIDES, RIGHT))
+    name = "the largest batch fits and its double does not, cells that contradict no others"
+    yield _agreeing(name, _frontier(even[SEARCHED]), AGREES)
 
 
 def _deciding(name: str, found: list[Check], floors: tuple[float, float] | None) -> Iterator[Figure]:

@@ -35,6 +35,11 @@ class Judged:
         return np.abs(np.expm1(self.errors))
 
     @property
+    def of_speed(self) -> Judged:
+        """The same runs, whose errors are shares of their tokens/s."""
+        return Judged(self.name, self.cells, -self.errors)
+
+    @property
     def by_source(self) -> dict[str, Judged]:
         """The runs of each table or source."""
         names = sorted({cell.table for cell in self.cells})

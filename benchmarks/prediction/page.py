@@ -102,7 +102,6 @@ def _errors(judged: Sequence[Judged]) -> Iterator[str]:
 def _tail(judge: Judge, judged: Judged) -> Iterator[str]:
     """Yield whether the worst errors come from cells that contradict each other."""
     fitted, consistent = judge.fitted_to_all(), without_contradictions(judged)
-    speeds = Judged("as a share of tokens/s", judged.cells, -judged.errors)
     least, wrong = f"{100 * least_quantile(judged.cells, 0.95):.1f}", len(judged.cells) - len(consistent.cells)
     beyond = f"{100 * BEYOND:.0f} %"
     yield "Cells of the paper contradict each other: `F` makes some steps longer, `R` or a larger batch some shorter."
@@ -114,7 +113,7 @@ def _tail(judge: Judge, judged: Judged) -> Iterator[str]:
     yield ""
     yield "| errors | runs | median error | 95th percentile |"
     yield "|---|---:|---:|---:|"
-    named = {judged.name: judged, f"{judged.name}, as a share of tokens/s": speeds}
+    named = {judged.name: judged, f"{judged.name}, as a share of tokens/s": judged.of_speed}
     named |= {f"{judged.name}, without those {wrong} cells": consistent, fitted.name: fitted}
     for name, one in named.items():
         yield f"| {name} | {len(one.cells)} | {_percent(one, 0.5)} | {_percent(one, 0.95)} |"

@@ -12,23 +12,27 @@ from benchmarks.interval import Interval
 from benchmarks.prediction.contradictions import contradicting, least_quantile
 from benchmarks.prediction.errors import of_errors
 from benchmarks.prediction.fit import Vector
+from benchmarks.prediction.here import here_figures
 from benchmarks.prediction.judge import PUBLISHED, Judge, Judged
 from benchmarks.prediction.memory import memory_figures
 from benchmarks.prediction.pairs import pair_figures
 from benchmarks.prediction.published import published_figures
 from benchmarks.prediction.serving import predict_serving
+from benchmarks.prediction.traced import traced_figures
 from benchmarks.rates import rate
+from benchmarks.trust_memory import even_verdicts
 from llmexp.record.predicted import ENOUGH_HELD_OUT
 from llmexp.training.predict.interval import PUBLISHED as KINDS
 from llmexp.training.predict.interval import fitted_group, kind_of, other_group
 
-# Medians and 95th percentiles of the errors, in percent.
+# Medians and 95th percentiles of the errors, in percent: of step times, and of tokens/s.
 _LIMITS = {
     "one method left out": (10.0, 40.0),
     "table IV": (7.5, None),
     "a platform left out, three": (14.0, None),
     PUBLISHED: (15.0, None),
 }
+_OF_SPEED = (10.0, 32.0)
 _TAIL = 0.95
 # A 90 % interval may hold fewer than this only by chance.
 _HOLDS = 85.0
@@ -42,8 +46,8 @@ def predict(folder: Path) -> Iterator[Figure]:
     judged = list(judge.all_runs())
     for one in judged:
         limits = next((limits for name, limits in _LIMITS.items() if one.name.startswith(name)), (None, None))
-        yield of_errors(f"median error, {one.name}", one.off, np.median, limits[0])
-        yield of_errors(f"95th percentile, {one.name}", one.off, lambda off: np.quantile(off, _TAIL), limits[1])
+        yield from _median_and_tail(one, one.name, limits)
+    yield from _median_and_tail(judged[0].of_speed, f"{judged[0].name}, as a share of tokens/s", _OF_SPEED)
     yield from tail(judge.fitted_to_all(), judged[0])
     yield from _holding(judged[0])
     yield from pair_figures(judged[0])
@@ -51,7 +55,19 @@ def predict(folder: Path) -> Iterator[Figure]:
         yield rate(f"{kind}: 90 % intervals by other sources that hold", held_by_other_sources(part), len(part.cells))
     yield from published_figures()
     yield from memory_figures()
+    yield from even_verdicts()
+    yield from traced_figures()
     yield from predict_serving(folder)
+    yield from here_figures(folder)
+
+
+def _median_and_tail(part: Judged, name: str, limits: tuple[float | None, float | None]) -> Iterator[Figure]:
+    yield of_errors(f"median error, {name}", part.off, np.median, limits[0])
+    yield _tail_of(part, name, limits[1])
+
+
+def _tail_of(part: Judged, name: str, limit: float | None) -> Figure:
+    return of_errors(f"95th percentile, {name}", part.off, lambda off: np.quantile(off, _TAIL), limit)
 
 
 def without_contradictions(judged: Judged) -> Judged:
@@ -64,7 +80,7 @@ def tail(fitted: Judged, judged: Judged) -> Iterator[Figure]:
     """Yield the 95th percentile fitted to all, without cells that contradict each other, and by these alone."""
     parts = {fitted.name: fitted, "without contradictions": without_contradictions(judged)}
     for words, part in parts.items():
-        yield of_errors(f"95th percentile, {words}", part.off, lambda off: np.quantile(off, _TAIL), None)
+        yield _tail_of(part, words, None)
     least = 100 * least_quantile(judged.cells, _TAIL)
     yield Figure("95th percentile by contradictions alone", "%", Interval(least, least, least), len(judged.cells))
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median, quantiles
 from typing import Any
 
 import pytest
@@ -200,7 +201,8 @@ def observed(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRe
     mine = [item for item in request.session.items if item.path == request.path and hasattr(item, "callspec")]
     for run in {item.callspec.params["last"] for item in mine if "last" in item.callspec.params}:
         (folder / f"last {name_of(run)}.plan.json").write_text(to_json(plan(*run)))
-    for run in {item.callspec.params["run"] for item in mine if "run" in item.callspec.params}:
+    each = {item.callspec.params["run"] for item in mine if "run" in item.callspec.params}
+    for run in each.union(*(item.callspec.params["runs"] for item in mine if "runs" in item.callspec.params)):
         (folder / f"{name_of(run)}.plan.json").write_text(to_json(plan(*run)))
     (folder / "measured.plan.json").write_text(
         to_json(make_plan(*SMALL, "parallelism.dp=1", "method=F+R", PURE, "measure=smoke"))
@@ -275,6 +277,20 @@ def test_activations_shared_experts_and_tied_embeddings_take_what_the_plan_count
     fit = fit_of(made, made.batch.micro)
     assert fit is not None
     assert max(observed(name_of(run))["peaks"].values()) == pytest.approx(fit.tensors, rel=0.05)
+
+
+@pytest.mark.parametrize("runs", [slow(tuple(RUNS))], ids=["all"])
+def test_over_all_runs_the_plan_errs_by_little(observed: Callable[[str], Observed], runs: tuple[Run, ...]) -> None:
+    """This is not so of each: tied ends of stages have an eighth less than is estimated."""
+    off = []
+    for run in runs:
+        made = plan(*run)
+        fit, most = fit_of(made, made.batch.micro), max(observed(name_of(run))["peaks"].values())
+        assert fit is not None
+        off.append(abs(fit.tensors / most - 1))
+    print(f"{len(off)} runs: median {median(off):.1%}, 95 % below {quantiles(off, n=20)[-1]:.1%}")
+    assert median(off) < 0.03
+    assert quantiles(off, n=20)[-1] < 0.08
 
 
 # The last of two stages, with the head: its logits are most.
