@@ -31,7 +31,9 @@ class Figure:
 
     @property
     def bounds(self) -> str:
-        """The limit from above, or with its sign from below."""
+        """The limit from above, with its sign that from below, or both."""
+        if self.limit is not None and self.floor is not None:
+            return f"{self.floor:g} to {self.limit:g}"
         if self.limit is not None:
             return f"{self.limit:g}"
         return "" if self.floor is None else f">= {self.floor:g}"

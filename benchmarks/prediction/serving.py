@@ -20,7 +20,7 @@ from benchmarks.prediction.published import COMMON
 from benchmarks.prediction.served import PUBLISHED, Measured
 from benchmarks.prediction.served_fit import Left, ServedJudge, constants_of, weights
 from benchmarks.prediction.served_step import table
-from benchmarks.rates import rate
+from benchmarks.rates import held_rate
 from llmexp.record.digits import rounded
 from llmexp.serving.predict import rates
 from llmexp.serving.predict.interval import PredictedKind
@@ -31,8 +31,6 @@ NAMES = {"throughput": "throughput", "tpot": "TPOT", "ttft": "TTFT"}
 # Medians over sources of their median errors, in percent.
 _LIMITS = {"throughput": 15.0, "tpot": 17.0, "ttft": None}
 _LIMITS_OF_COMMON = {"throughput": 10.0, "tpot": None, "ttft": None}
-# A 90 % interval may hold fewer than this only by chance.
-_HOLDS = 80.0
 # A source counts in an interval as much as one with so many rows: errors of one are alike, and the next is another.
 _ROWS_OF_ENDS = 5
 _WORST = 12
@@ -161,7 +159,7 @@ def figures(left: Left) -> Iterator[Figure]:
                 len(mine.rows),
             )
         held, tried = holding(left, kind)
-        yield rate(f"{NAMES[kind]}: 90 % intervals that hold", held, tried, floor=_HOLDS)
+        yield held_rate(f"{NAMES[kind]}: 90 % intervals that hold", held, tried)
 
 
 def intervals(left: Left) -> dict[str, list[float]]:

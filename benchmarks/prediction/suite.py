@@ -19,7 +19,7 @@ from benchmarks.prediction.pairs import pair_figures
 from benchmarks.prediction.published import published_figures
 from benchmarks.prediction.serving import predict_serving
 from benchmarks.prediction.traced import traced_figures
-from benchmarks.rates import rate
+from benchmarks.rates import HOLDS, held_rate
 from benchmarks.trust_memory import even_verdicts
 from llmexp.record.predicted import ENOUGH_HELD_OUT
 from llmexp.training.predict.interval import PUBLISHED as KINDS
@@ -34,8 +34,6 @@ _LIMITS = {
 }
 _OF_SPEED = (10.0, 32.0)
 _TAIL = 0.95
-# A 90 % interval may hold fewer than this only by chance.
-_HOLDS = 85.0
 # A kind of published runs has an interval of its own from so many runs and sources on.
 _LEAST_RUNS, _LEAST_SOURCES = 5, 2
 
@@ -52,7 +50,9 @@ def predict(folder: Path) -> Iterator[Figure]:
     yield from _holding(judged[0])
     yield from pair_figures(judged[0])
     for kind, part in kinds(judge).items():
-        yield rate(f"{kind}: 90 % intervals by other sources that hold", held_by_other_sources(part), len(part.cells))
+        yield held_rate(
+            f"{kind}: 90 % intervals by other sources that hold", held_by_other_sources(part), len(part.cells)
+        )
     yield from published_figures()
     yield from memory_figures()
     yield from even_verdicts()
@@ -119,7 +119,7 @@ def kinds(judge: Judge) -> dict[str, Judged]:
 def _held_out(part: Judged) -> int:
     """Return the runs; or the sources, where the intervals of others hold too few: runs of one source err alike."""
     holds = 100 * held_by_other_sources(part) / len(part.cells)
-    return len(part.cells) if holds >= _HOLDS else min(len(part.by_source), ENOUGH_HELD_OUT - 1)
+    return len(part.cells) if holds >= HOLDS else min(len(part.by_source), ENOUGH_HELD_OUT - 1)
 
 
 def held_by_other_sources(part: Judged) -> int:
@@ -161,4 +161,4 @@ def _holding(judged: Judged) -> Iterator[Figure]:
             low, high = _ends(part.errors[~out])
             speeds = np.exp(part.errors[out])
             held += int(((speeds >= low) & (speeds <= high)).sum())
-        yield rate(f"{task}: 90 % intervals that hold", held, len(part.cells), floor=_HOLDS)
+        yield held_rate(f"{task}: 90 % intervals that hold", held, len(part.cells))
