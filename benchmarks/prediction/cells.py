@@ -50,6 +50,10 @@ class Cell:
     """Whether tensor parallelism sends beside the gradients of weights; None: as its engine does."""
     tensor_beside_forward: bool = False
     """Whether it sends beside the products of forward too, as that of no engine here does."""
+    tensor_sends: float = 1.0
+    """Times as much as tensor parallelism here sends, and in as many more calls."""
+    activations_moved: float = 1.0
+    """The share of all activations that its program moves to the host, where its plan moves them."""
     reduces_beside: bool = True
     """Whether gradients are reduced while backward computes others, as every engine does."""
     multiplies_fp32: bool = False
@@ -58,7 +62,14 @@ class Cell:
     @property
     def work(self) -> Work:
         """Return the work of a step of its program on one rank."""
-        work = replace(work_of(self.plan), tensor_beside_forward=float(self.tensor_beside_forward))
+        work = work_of(self.plan)
+        work = replace(
+            work,
+            tensor_bytes=work.tensor_bytes * self.tensor_sends,
+            tensor_calls=work.tensor_calls * self.tensor_sends,
+            tensor_beside_forward=float(self.tensor_beside_forward),
+            offloaded_activation_bytes=work.offloaded_activation_bytes * self.activations_moved,
+        )
         if self.tensor_beside is not None:
             work = replace(work, tensor_beside=float(self.tensor_beside))
         return self._in_fp32(work) if self.multiplies_fp32 else work

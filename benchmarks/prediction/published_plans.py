@@ -17,6 +17,7 @@ from benchmarks.prediction.published_machines import CARDS_OF_A_NODE, machine_wo
 from benchmarks.prediction.published_programs import (
     BY_LAYERS,
     TITAN,
+    activations_moved,
     attention_share,
     engine_of,
     recomputed_share,
@@ -24,6 +25,7 @@ from benchmarks.prediction.published_programs import (
     score_bytes,
     sends_beside,
     sends_beside_forward,
+    tensor_sends,
 )
 from benchmarks.prediction.published_rows import Row
 from llmexp.cli.app import CONFIG, hydra_app
@@ -83,6 +85,8 @@ class Planned:
             score_bytes=score_bytes(self.row),
             tensor_beside=sends_beside(self.row),
             tensor_beside_forward=sends_beside_forward(self.row),
+            activations_moved=activations_moved(self.row),
+            tensor_sends=tensor_sends(self.row),
             reduces_beside=reduces_beside(self.row),
         )
 

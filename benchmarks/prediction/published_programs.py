@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from benchmarks.prediction.published_rows import Row
 
 TITAN, BY_LAYERS = "torchtitan", "recomputation by layers"
@@ -10,6 +12,9 @@ _MEGATRON, _ALEPH_ALPHA, _ONEFLOW = "megatron", "megatron-like", "megatron-onefl
 _WITH_DTENSOR, _ASYNCHRONOUS = ("pytorch", "torchtitan", "kempnerforge", "automodel"), "asynchronous tp"
 # TransformerEngine's layers send beside products of forward too, where a program turns that on (tp_comm_overlap).
 _BESIDE_PRODUCTS = "tensor communication overlapped"
+# KempnerForge's matrices each gather their own input (kempnerforge/distributed/tensor_parallel.py at 0c4eba1): queries,
+# keys, values, gate and up, where others gather once for attention and once for the MLP. The two scatters stay.
+_EACH_GATHERS, _MORE_SENT = "kempnerforge", (5 + 2) / (2 + 2)
 # Megatron-LM's tensor parallelism sends beside the gradients of weights since September 2021 (commit 16c90445e7). It
 # reduces these beside backward since August 2023 (2d5220a424). Forks lag behind: BigScience's of February 2022 has
 # neither. Aleph Alpha's layers send what autograd hands them, when both products are done (scaling, linear/utils.py).
@@ -20,6 +25,7 @@ _ATTENTION = {"attention in Triton": 0.325}
 # (Megatron-LM, megatron/fused_kernels). Bytes of a score, forward: written by the product 2, softmax 4, dropout 5 with
 # its mask, read by the next product 2; backward: products 8, dropout 5, softmax 6.
 _FUSED_SCORES = 13.0 + 19.0
+_MOVED = re.compile(r"(0\.\d+) of the activations offloaded")
 _SHARES = {"": 0.0, "none": 0.0, "full": 1.0}
 
 
@@ -40,6 +46,17 @@ def sends_beside(row: Row) -> bool:
 def sends_beside_forward(row: Row) -> bool:
     """Tell whether tensor parallelism sends beside the products of forward too, in parts of a product."""
     return _BESIDE_PRODUCTS in row.note or _ASYNCHRONOUS in row.note
+
+
+def tensor_sends(row: Row) -> float:
+    """Return how many times as much tensor parallelism sends as that of engines here."""
+    return _MORE_SENT if row.framework == _EACH_GATHERS else 1.0
+
+
+def activations_moved(row: Row) -> float:
+    """Return the share of the activations that move to the host, of a run that moves any."""
+    found = _MOVED.search(row.note)
+    return float(found[1]) if found else 1.0
 
 
 def reduces_beside(row: Row) -> bool:

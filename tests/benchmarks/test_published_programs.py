@@ -79,6 +79,26 @@ def test_tensor_parallelism_sends_beside_forward_where_its_source_says_so(made_u
     assert made.cell.work.tensor_beside_forward == float(beside)
 
 
+def test_a_program_that_moves_a_part_of_its_activations_waits_for_that_part(made_up) -> None:
+    row = replace(made_up, recomputation="none", offload="activations", accumulation=1)
+    everything, part = (planned(replace(row, note=note)).cell for note in ("", "0.25 of the activations offloaded"))
+    moved = everything.work.offloaded_activation_bytes
+    assert part.work.offloaded_activation_bytes == pytest.approx(0.25 * moved)
+    saved_s = everything.evidence(constants()).predicted_s({}) - part.evidence(constants()).predicted_s({})
+    assert saved_s == pytest.approx(0.75 * 2 * moved / everything.rates(constants()).host_link_bytes_per_s)
+
+
+def test_matrices_that_each_gather_their_input_send_more(made_up) -> None:
+    once, each = (
+        planned(replace(made_up, framework=framework, devices=4, tp=4)).cell
+        for framework in ("pytorch", "kempnerforge")
+    )
+    assert each.work.tensor_bytes == pytest.approx(1.75 * once.work.tensor_bytes)
+    assert each.work.tensor_calls == pytest.approx(1.75 * once.work.tensor_calls)
+    slower = each.evidence(constants()).predicted_s({}) / once.evidence(constants()).predicted_s({})
+    assert 1.01 < slower < 1.75
+
+
 @pytest.mark.parametrize(
     ("framework", "date", "note", "beside"),
     [
