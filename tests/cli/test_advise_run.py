@@ -161,7 +161,7 @@ def test_the_sweep_has_a_cell_an_option_and_what_was_typed() -> None:
 @pytest.mark.ranks
 def test_two_real_runs_decide_on_this_processor(llmexp, here: Path) -> None:
     processor = ("hardware=cpu", "measure.threads_per_rank=1", "tracking=none")
-    families = ("micro.ranks=1", "micro=gemm,operators,attention,optimizer", "measure.samples=5")
+    families = ("micro.ranks=1", "micro=gemm,operators,attention,optimizer,copies", "measure.samples=5")
     assert llmexp("task=micro", *processor, *families)[0] == 0
     choice = ("model=tiny", "data.seq_len=32", "method=Naive,F", "batch.micro=1", "engine=torch", "measure=smoke")
     code, out, err = llmexp("advise", *processor, "hardware.devices_per_node=1", *choice, "--run", "2")
