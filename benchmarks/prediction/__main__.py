@@ -24,6 +24,9 @@ _HEAD = """\
 #   AMD's cards with github.com/stas00/ml-engineering (compute/accelerator, commit 744d01e18), times 0.94: these two say
 #   the best of several shapes, and the tables above have 0.83 to 1.00 of it, 0.94 in the mean, on A100, H100, B200 and
 #   L40S.
+# sustained_share: what products reach of these shares in a training step, where power limits the clock. Those of a step
+#   that was traced took 720 ms where the shares say 642 (docs/results/h200/pretrain_7b.md, F+C). Alone they reach 0.86
+#   to 0.91 of them there (limits.md).
 #   bandwidth_share: what MI300X reaches of its memory's peak, 81 %, over the 90 % of NVIDIA's cards (AMD MI300X GPU
 #   Performance Analysis, arXiv, October 2025).
 #   fp8_share: the median of fp8 products with 1024 rows or more and 16384 columns, whose kernels cast their inputs too,

@@ -52,6 +52,8 @@ class Cell:
     """Whether it sends beside the products of forward too, as that of no engine here does."""
     tensor_sends: float = 1.0
     """Times as much as tensor parallelism here sends, and in as many more calls."""
+    stages_send_parts: bool = False
+    """Whether each rank of tensor parallelism sends the next stage a part, which its ranks gather."""
     activations_moved: float = 1.0
     """The share of all activations that its program moves to the host, where its plan moves them."""
     reduces_beside: bool = True
@@ -72,6 +74,9 @@ class Cell:
         )
         if self.tensor_beside is not None:
             work = replace(work, tensor_beside=float(self.tensor_beside))
+        if self.stages_send_parts and not self.plan.dims.sequence:
+            part = work.stage_bytes / self.plan.dims.tp
+            work = replace(work, stage_bytes=part, tensor_bytes=work.tensor_bytes + work.stage_bytes - part)
         return self._in_fp32(work) if self.multiplies_fp32 else work
 
     def _in_fp32(self, work: Work) -> Work:

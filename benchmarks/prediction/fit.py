@@ -23,7 +23,7 @@ _PRIOR = 0.05
 # What is fitted, by the machines that share it, with the spread of its logarithm that is to be expected.
 _RTX = ("rtx4090", "rtx3090_nvlink", "rtx3090")
 _OWN: dict[str, tuple[float, dict[tuple[str, ...], float]]] = {
-    "products_share": (0.1, {("a800",): 0.79, ("rtx4090",): 0.8, ("rtx3090_nvlink", "rtx3090"): 0.8}),
+    "products_share": (0.1, {("a800",): 0.7, ("rtx4090",): 0.7, ("rtx3090_nvlink", "rtx3090"): 0.7}),
     "launch_s": (0.4, {("a800",): 1.0e-3, _RTX: 1.0e-3}),
     "link_bytes_per_s": (
         0.5,
@@ -38,11 +38,11 @@ _OWN: dict[str, tuple[float, dict[tuple[str, ...], float]]] = {
     "zero3_layer_s": (1.0, {("a800",): 4e-3, _RTX: 4e-3}),
 }
 _SHARED = {
-    "elementwise": (100.0, 0.5),
+    "elementwise": (80.0, 0.5),
     "fused_elementwise": (0.9, 0.3),
-    "compiled_elementwise": (0.4, 0.5),
+    "compiled_elementwise": (0.25, 0.5),
     "megatron_elementwise": (0.8, 0.3),
-    "backward_elementwise": (2.5, 0.4),
+    "backward_elementwise": (3.0, 0.4),
     "score_bytes": (60.0, 0.5),
     "backward_attention": (2.5, 0.5),
     "backward_products": (2.0, 0.2),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import expm1, log
 from statistics import median
@@ -20,14 +20,12 @@ from benchmarks.figure import Figure
 from benchmarks.prediction.cells import Cell
 from benchmarks.prediction.errors import of_errors
 from benchmarks.prediction.published_batches import planned_as_run
-from benchmarks.prediction.published_plans import Planned, planned
-from benchmarks.prediction.published_programs import engine_of
+from benchmarks.prediction.published_fits import TO_FIT, least_fit
+from benchmarks.prediction.published_plans import Planned
 from benchmarks.prediction.published_rows import Row, published_rows
 from benchmarks.rates import rate
-from llmexp.record.memory import Fit
 from llmexp.training.plan.fit import fit_of
 from llmexp.training.plan.float8 import by_transformer_engine
-from llmexp.training.plan.training_plan import TrainingPlan
 from llmexp.training.predict import unpredicted
 from llmexp.training.predict.calibration import multipliers_of
 from llmexp.training.predict.interval import ONE_NODE, kind_of
@@ -84,38 +82,15 @@ def _judged(made: Planned) -> Judged:
     if made.plan is None:
         return Judged(made, reason=made.refused)
     micro, reason = made.plan.batch.micro, unpredicted(made.plan)
-    fit, least = fit_of(made.plan, micro), _least(made)
+    fit, least = fit_of(made.plan, micro), least_fit(made)
     step_s = None if reason else made.cell.evidence(constants()).predicted_s({})
     return Judged(
         made,
         made.plan.amount / step_s / made.plan.dims.world_size if step_s else None,
         reason,
-        least.verdict if least else "",
+        "no" if TO_FIT in made.assumed else least.verdict if least else "",
         fit.need if fit else None,
     )
-
-
-def _least(made: Planned) -> Fit | None:
-    """Return how the least that a run can need fits: a no has to be true of whoever ran it.
-
-    Selective recomputation keeps some results of every layer, at least those that full recomputation keeps. Megatron's
-    adapters have frozen weights and activations in fp8, which no plan counts.
-    """
-    assert made.plan is not None
-    if engine_of(made.row) == "megatron" and made.row.adapter == "lora":
-        return None
-    selective = made.row.recomputation == "selective" and planned(replace(made.row, recomputation="full")).plan
-    plan = _lean(selective or made.plan)
-    return fit_of(plan, plan.batch.micro)
-
-
-def _lean(plan: TrainingPlan) -> TrainingPlan:
-    """Return a plan that keeps no more activations than programs with fused norms, activations and losses do.
-
-    A plan counts what llmexp's own ranks keep, which is more.
-    """
-    kernels = plan.config.kernels.model_copy(update={"liger": True})
-    return plan.model_copy(update={"config": plan.config.model_copy(update={"kernels": kernels})})
 
 
 def corrected(group: Sequence[Judged]) -> list[float]:

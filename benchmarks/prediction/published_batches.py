@@ -1,9 +1,13 @@
-"""What published runs do not name: whoever publishes a speed has looked for a fast micro batch and a short bubble."""
+"""What published runs do not name: whoever publishes a speed has looked for a fast micro batch and a short bubble.
+
+And the run fitted: what its source does not speak of saves memory where it could not have run without.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from benchmarks.prediction.published_fits import TO_FIT, least_fit, rows_that_may_fit
 from benchmarks.prediction.published_plans import MICRO_OF_ONE, Planned, planned
 from benchmarks.prediction.published_rows import Row
 from llmexp.training.advice.layouts import virtual_stages
@@ -18,8 +22,23 @@ _INTERLEAVED = "interleaved"
 def planned_as_run(row: Row) -> Planned:
     """Plan a row, with the fastest that surely fits of what it does not name.
 
-    That is a power of two as micro batch where it names its batch, and the stages of a rank where they interleave.
+    That is a power of two as micro batch where it names its batch, and the stages of a rank where they interleave. What
+    surely does not fit is planned with the least that makes it fit, of what its source does not speak of.
     """
+    made = _fastest(row)
+    if not _cannot_fit(made):
+        return made
+    others = (_fastest(each) for each in rows_that_may_fit(row))
+    found = next((one for one in others if one.plan and not _cannot_fit(one)), None)
+    return replace(found, row=row, assumed=(*found.assumed, TO_FIT)) if found else made
+
+
+def _cannot_fit(made: Planned) -> bool:
+    fit = least_fit(made) if made.plan else None
+    return fit is not None and fit.verdict == "no"
+
+
+def _fastest(row: Row) -> Planned:
     micros, stages = _micros(row), _stages(row)
     silent = {FASTEST_MICRO: micros != [row.micro_batch], FASTEST_STAGES: stages != [row.virtual_stages]}
     if not any(silent.values()):

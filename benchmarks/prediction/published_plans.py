@@ -25,6 +25,7 @@ from benchmarks.prediction.published_programs import (
     score_bytes,
     sends_beside,
     sends_beside_forward,
+    stages_send_parts,
     tensor_sends,
 )
 from benchmarks.prediction.published_rows import Row
@@ -87,6 +88,7 @@ class Planned:
             tensor_beside_forward=sends_beside_forward(self.row),
             activations_moved=activations_moved(self.row),
             tensor_sends=tensor_sends(self.row),
+            stages_send_parts=stages_send_parts(self.row),
             reduces_beside=reduces_beside(self.row),
         )
 

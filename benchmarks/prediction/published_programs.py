@@ -19,6 +19,9 @@ _EACH_GATHERS, _MORE_SENT = "kempnerforge", (5 + 2) / (2 + 2)
 # reduces these beside backward since August 2023 (2d5220a424). Forks lag behind: BigScience's of February 2022 has
 # neither. Aleph Alpha's layers send what autograd hands them, when both products are done (scaling, linear/utils.py).
 _SENDS_BESIDE_SINCE, _REDUCES_BESIDE_SINCE, _REDUCES_AFTER = "2022-03", "2023-08", "communication not overlapped"
+# Until pipelines moved into megatron-core (39b83c795 and 3c92fa93b, as its pull request 4140 says), each rank of tensor
+# parallelism sent the next stage a part alone (arXiv 2104.04473, section 4.1). So do DeepSpeed's pipelines.
+_SENDS_WHOLE_SINCE = "2023-06"
 # The first FlashAttention reaches 25 to 40 % of an A100's peak (arXiv 2307.08691, abstract); this is the middle.
 _ATTENTION = {"attention in Triton": 0.325}
 # Without fused attention Megatron's programs still scale, mask and take the softmax of 16-bit scores in one kernel
@@ -62,6 +65,11 @@ def activations_moved(row: Row) -> float:
 def reduces_beside(row: Row) -> bool:
     """Tell whether gradients are reduced while backward computes others."""
     return _REDUCES_AFTER not in row.note and not _is_megatron_before(row, _REDUCES_BESIDE_SINCE)
+
+
+def stages_send_parts(row: Row) -> bool:
+    """Tell whether each rank of tensor parallelism sends the next stage a part, which its ranks gather."""
+    return row.framework != _ALEPH_ALPHA and _is_megatron_before(row, _SENDS_WHOLE_SINCE)
 
 
 def _is_megatron_before(row: Row, date: str) -> bool:

@@ -1,4 +1,4 @@
-"""What a published run does not name is the fastest that fits: its micro batch, and the stages that interleave."""
+"""What a published run does not name: the fastest that fits, and whatever it cannot have run without."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.prediction.published import judged
 from benchmarks.prediction.published_batches import planned_as_run
+from benchmarks.prediction.published_fits import TO_FIT, least_fit
 from benchmarks.prediction.published_plans import planned
 from benchmarks.prediction.published_rows import Row
 from llmexp.training.plan.fit import fit_of
@@ -59,3 +61,36 @@ def test_a_pipeline_of_unknown_passes_has_no_plan(pipeline) -> None:
     assert planned(silent).plan is None
     assert "passes" in planned(silent).refused
     assert planned(replace(silent, global_batch=64)).plan
+
+
+def test_a_run_that_cannot_have_fitted_recomputed_if_its_source_is_silent(made_up) -> None:
+    silent = replace(made_up, micro_batch=16, recomputation="", sharding=3)
+    assert least_fit(planned(silent)).verdict == "no"
+    chosen = planned_as_run(silent)
+    assert chosen.plan.techniques.recomputation
+    assert chosen.row == silent
+    assert TO_FIT in chosen.assumed
+    (one,) = judged([silent])
+    assert one.fits == "no", "what is assumed to fit must not hide a wrong no"
+
+
+def test_states_are_shared_out_before_anything_is_recomputed(made_up) -> None:
+    silent = replace(made_up, hardware="a100_40gb", micro_batch=1, recomputation="", sharding=None)
+    chosen = planned_as_run(silent)
+    assert least_fit(planned(silent)).verdict == "no"
+    assert (chosen.plan.techniques.zero_stage, chosen.plan.techniques.recomputation) == (3, False)
+
+
+def test_what_a_source_says_stands_although_it_does_not_fit(made_up) -> None:
+    told = replace(made_up, micro_batch=16, recomputation="none", sharding=3)
+    chosen = planned_as_run(told)
+    assert least_fit(chosen).verdict == "no"
+    assert not chosen.plan.techniques.recomputation
+    assert TO_FIT not in chosen.assumed
+
+
+def test_what_fits_is_planned_as_its_source_tells_it(made_up) -> None:
+    assert (
+        planned_as_run(replace(made_up, recomputation="")).assumed
+        == planned(replace(made_up, recomputation="")).assumed
+    )

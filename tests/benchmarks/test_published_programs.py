@@ -88,6 +88,24 @@ def test_a_program_that_moves_a_part_of_its_activations_waits_for_that_part(made
     assert saved_s == pytest.approx(0.75 * 2 * moved / everything.rates(constants()).host_link_bytes_per_s)
 
 
+@pytest.mark.parametrize(
+    ("framework", "date", "cut", "parts"),
+    [
+        ("megatron-lm", "2021-04", "no", 4),
+        ("megatron-deepspeed", "2022-02", "no", 4),
+        ("megatron-lm", "2021-04", "yes", 1),
+        ("megatron-lm", "2023-06", "no", 1),
+        ("megatron-like", "2023-01", "no", 1),
+    ],
+)
+def test_stages_of_older_megatron_send_a_part_that_is_gathered(made_up, framework, date, cut, parts) -> None:
+    pipeline = replace(made_up, framework=framework, layers=24, devices=8, tp=4, pp=2, schedule="1f1b")
+    old, new = (planned(replace(pipeline, date=when, sequence_parallel=cut)).cell.work for when in (date, "2026-01"))
+    assert new.stage_bytes == pytest.approx(parts * old.stage_bytes)
+    gathered = old.tensor_bytes - new.tensor_bytes
+    assert gathered == pytest.approx(new.stage_bytes - old.stage_bytes)
+
+
 def test_matrices_that_each_gather_their_input_send_more(made_up) -> None:
     once, each = (
         planned(replace(made_up, framework=framework, devices=4, tp=4)).cell

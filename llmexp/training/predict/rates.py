@@ -114,8 +114,13 @@ def rates_of(plan: TrainingPlan, known: Mapping[str, Any] | None = None) -> tupl
     here = (None if own or judged else card_rates(plan)) or ({}, "")
     is_switched = (hardware.interconnect_bandwidth_bytes_per_s or 0.0) >= links["switched_from"]
     typical = known["typical"] | (known["switched"] if is_switched else {})
-    carried_fp8 = {"fp8_share": _fp8_share(hardware, known)}
-    rates = typical | carried | carried_fp8 | known["shared"] | own | _links(plan, links, own.get("link_bytes_per_s"))
+    rates = typical | carried | known["shared"]
+    rates |= {
+        "products_share": rates["products_share"] * known["sustained_share"],
+        "fp8_share": _fp8_share(hardware, known),
+        **own,
+        **_links(plan, links, own.get("link_bytes_per_s")),
+    }
     rates |= here[0]
     changed = changed_numbers(hardware)
     rates |= {

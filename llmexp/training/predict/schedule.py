@@ -219,10 +219,14 @@ def _experts(w: Work, r: Rates) -> Any:
 
 
 def _stages(w: Work, r: Rates, one: _Pass, busy: Any) -> Any:
-    """Return what a pipeline adds to a pass: the bubble, and sending, beside computing where stages interleave."""
+    """Return what a pipeline adds to a pass: the bubble, and sending, beside computing where stages interleave.
+
+    While one stage waits, the others compute, which have no head.
+    """
+    head = w.head_flops / (r.peak_flops_per_s * r.products_share) * (1 + r.backward_products)
     sent = 2 * (w.stage_bytes / r.stage_bytes_per_s + w.stage_calls * r.stage_delay_s)
     hidden = _beyond(sent, one.computing)
-    return busy * w.bubble + sent * (1 - w.stages_overlap) + hidden * w.stages_overlap
+    return (busy - head) * w.bubble + sent * (1 - w.stages_overlap) + hidden * w.stages_overlap
 
 
 def _exposed(w: Work, r: Rates, computing: Any) -> Any:

@@ -33,7 +33,7 @@ _MOVES = 4
 # pairs of published runs that differ in sequence parallelism alone the ratio errs by 2.5 % with a fifth, 11 % with half
 # (root mean squares).
 _WHOLE, _WHOLE_OF_MEGATRON = 0.5, 0.2
-# The least columns of the products whose rows are known (rates.py has the source).
+# The columns of the products whose rows are known (rates.py has the source).
 _MEASURED_WIDE = 4096
 
 
@@ -50,11 +50,13 @@ class Work:
     tokens: float
     """Positions of a pass on a rank: the rows of every product."""
     narrow: float
-    """How many times as narrow as measured ones matrices become where tensor parallelism cuts them."""
+    """How many times as narrow as measured ones matrices are, whole or as tensor parallelism cuts them."""
     expert_narrow: float
     """The same for an expert's matrices."""
     products_flops: float
     """FLOPs of products of matrices in one forward pass, attention, routed experts and those in fp8 aside."""
+    head_flops: float
+    """Those of the head among them, which one stage alone has."""
     fp8_flops: float
     fp8_narrow: float
     """The same for products in fp8; by TransformerEngine, how many times as narrow as measured ones these are."""
@@ -154,15 +156,16 @@ def work_of(plan: TrainingPlan) -> Work:
     share, count = stage.share / dims.tp, layers.count * stage.share
     flash, zero, engine = techniques.flash_attention, techniques.zero_stage, config.engine.name
     state, traffic = state_of(plan, layers, trained), traffic_of(plan, layers, tokens, stage.share)
-    counted = by_transformer_engine(config)
+    counted, head_flops = by_transformer_engine(config), 2.0 * tokens * layers.head / dims.tp * stage.head
     fp8 = _fp8_of(plan, layers, tokens, trains=trained.matrices_train)
     return Work(
         passes=float(plan.batch.accumulation),
         bubble=bubble_share(dims, plan.batch.accumulation),
         tokens=tokens,
-        narrow=_narrower(layers.hidden_size, dims.tp),
+        narrow=_MEASURED_WIDE * dims.tp / layers.hidden_size,
         expert_narrow=float(dims.expert_tensor),
-        products_flops=2.0 * tokens * (layers.matrices * share + layers.head / dims.tp * stage.head) - fp8.fp8_flops,
+        products_flops=2.0 * tokens * layers.matrices * share + head_flops - fp8.fp8_flops,
+        head_flops=head_flops,
         **vars(fp8),
         expert_flops=2.0 * tokens * layers.expert_matrices * share,
         expert_rows=_expert_rows(layers, tokens, dims),
@@ -211,11 +214,6 @@ def _fp8_of(plan: TrainingPlan, layers: Layers, tokens: float, *, trains: bool) 
     if by_transformer_engine(plan.config):
         return engine_fp8_of(plan, layers, tokens, trains=trains)
     return fp8_work_of(plan, layers, tokens)
-
-
-def _narrower(hidden_size: int, tp: int) -> float:
-    """Return how many times as narrow as measured ones cut matrices become; whole ones count as measured."""
-    return min(float(tp), max(1.0, _MEASURED_WIDE * tp / hidden_size))
 
 
 def _moved_elements(layers: Layers, tokens: float) -> float:

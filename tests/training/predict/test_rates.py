@@ -8,7 +8,7 @@ from llmexp.serving.predict.rates import rates_of as serving_rates_of
 from llmexp.training.predict.rates import CARRIED, constants, rates_of
 from tests.planning import make_plan
 
-SHARES = constants()["carried"]["products_share"]
+SHARES, SUSTAINED = constants()["carried"]["products_share"], constants()["sustained_share"]
 
 
 @pytest.mark.parametrize(
@@ -25,13 +25,17 @@ SHARES = constants()["carried"]["products_share"]
 def test_products_measured_on_a_card_come_before_those_of_its_architecture(card: str, measured_on: str) -> None:
     plan = make_plan(f"hardware={card}", "model=7b")
     rates, source = rates_of(plan)
-    assert (rates.products_share, source) == (SHARES[measured_on], CARRIED)
+    assert (rates.products_share, source) == (SHARES[measured_on] * SUSTAINED, CARRIED)
 
 
 def test_a_card_without_measured_products_has_the_typical_share() -> None:
-    assert (
-        rates_of(make_plan("hardware=a5000", "model=7b"))[0].products_share == constants()["typical"]["products_share"]
-    )
+    share = rates_of(make_plan("hardware=a5000", "model=7b"))[0].products_share
+    assert share == constants()["typical"]["products_share"] * SUSTAINED
+
+
+def test_shares_that_were_fitted_to_training_are_those_of_training() -> None:
+    fitted = constants()["hardware"]["a800"]["products_share"]
+    assert rates_of(make_plan("hardware=a800", "model=7b"))[0].products_share == fitted
 
 
 @pytest.mark.parametrize(("card", "kin"), [("h100_pcie", "h100"), ("l4", "l40s"), ("mi300x", "a5000")])

@@ -112,7 +112,8 @@ def test_few_rows_an_expert_make_its_products_slower() -> None:
 
 def test_narrow_products_need_more_rows() -> None:
     rates = replace(RATES, half_rows=100.0)
-    assert step_time(replace(WORK, narrow=8.0), rates).forward == pytest.approx(20 * (1 + 8**0.7))
+    for narrow in (0.25, 8.0):
+        assert step_time(replace(WORK, narrow=narrow), rates).forward == pytest.approx(20 * (1 + narrow**0.7))
 
 
 def test_nothing_hides_tensor_parallelism_in_forward_and_gradients_of_weights_half_in_megatrons_backward() -> None:
@@ -155,6 +156,8 @@ def test_tokens_travel_to_experts_in_both_directions() -> None:
 def test_stages_wait_as_the_bubble_says_and_send_what_nothing_hides() -> None:
     assert step_time(replace(WORK, bubble=0.5), RATES).stages == pytest.approx(30.0)
     assert step_time(replace(WORK, stage_bytes=3.0), RATES).stages == pytest.approx(6.0)
+    # The others compute 500 FLOPs less forward, and twice as many less backward.
+    assert step_time(replace(WORK, bubble=0.5, head_flops=500.0), RATES).stages == pytest.approx(15.0)
     interleaved = replace(WORK, stage_bytes=3.0, stages_overlap=1.0)
     assert step_time(interleaved, RATES).stages == pytest.approx(0.0, abs=0.01)
 
