@@ -138,8 +138,7 @@ def _pass(w: Work, r: Rates) -> _Pass:
     forward = _longer(products + fp8 + others + attention, forward_launches)
     products_again = (products + fp8) * (1 - w.kept_products) + attention * (1 - w.kept_attention)
     again = _longer(products_again + others, forward_launches) * w.recomputed
-    behind = products * r.backward_products * (r.frozen_products / r.backward_products) ** w.frozen
-    behind += _fp8_behind(w, r, fp8)
+    behind = products * _products_behind(w, r) + _fp8_behind(w, r, fp8)
     attended = attention * (r.backward_attention + w.attention_again)
     # It streams through memory as the fused update does.
     added = w.added_bytes / r.memory_bytes_per_s * r.fused_update
@@ -153,6 +152,11 @@ def _products(w: Work, r: Rates) -> Any:
     speed = r.peak_flops_per_s * r.products_share
     half, of_experts = (r.half_rows * narrow**_NARROW for narrow in (w.narrow, w.expert_narrow))
     return (w.products_flops * (1 + half / w.tokens) + w.expert_flops * (1 + of_experts / w.expert_rows)) / speed
+
+
+def _products_behind(w: Work, r: Rates) -> Any:
+    """Return the time of backward's products over that of forward's."""
+    return r.backward_products * (r.frozen_products / r.backward_products) ** w.frozen
 
 
 def _fp8(w: Work, r: Rates) -> Any:
@@ -223,7 +227,7 @@ def _stages(w: Work, r: Rates, one: _Pass, busy: Any) -> Any:
 
     While one stage waits, the others compute, which have no head.
     """
-    head = w.head_flops / (r.peak_flops_per_s * r.products_share) * (1 + r.backward_products)
+    head = w.head_flops / (r.peak_flops_per_s * r.products_share) * (1 + _products_behind(w, r))
     sent = 2 * (w.stage_bytes / r.stage_bytes_per_s + w.stage_calls * r.stage_delay_s)
     hidden = _beyond(sent, one.computing)
     return (busy - head) * w.bubble + sent * (1 - w.stages_overlap) + hidden * w.stages_overlap

@@ -158,6 +158,8 @@ def test_stages_wait_as_the_bubble_says_and_send_what_nothing_hides() -> None:
     assert step_time(replace(WORK, stage_bytes=3.0), RATES).stages == pytest.approx(6.0)
     # The others compute 500 FLOPs less forward, and twice as many less backward.
     assert step_time(replace(WORK, bubble=0.5, head_flops=500.0), RATES).stages == pytest.approx(15.0)
+    frozen = replace(WORK, bubble=0.5, head_flops=1000.0, frozen=1.0)
+    assert step_time(frozen, replace(RATES, frozen_products=1.0)).stages == pytest.approx(0.0)
     interleaved = replace(WORK, stage_bytes=3.0, stages_overlap=1.0)
     assert step_time(interleaved, RATES).stages == pytest.approx(0.0, abs=0.01)
 
